@@ -26,9 +26,9 @@ from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
+from farrier.handlers.node.changes import NodeServices
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.calls.identities import PostgresIdentities
 from farrier.io.kinds.node import NodeRows

@@ -28,7 +28,7 @@ from farrier.model.kinds.spec import KindAction, KindEdge, KindLayer, KindSpec, 
 from farrier.model.loop.outcome import Decision, Deleted, DoNothing, EndsBy, Outcome, Step, Transition, Update, Wait
 from farrier.model.loop.restores import Hold
 from farrier.protocols import CredentialStore, StateHandler
-from farrier.protocols.acting import require_lease
+from farrier.protocols.permit import require_lease
 
 __all__ = [
     "Answer",

@@ -63,7 +63,7 @@ _ANSWERED = "SELECT status <> 'pending' FROM farrier.intents WHERE id = $1"
 _CALLED = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname = 'farrier'"
 
 # The files whose docstrings describe the methods of several classes.
-_PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outward.py", "io/kinds/state.py"})
+_PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outside.py", "io/kinds/state.py"})
 # The beginning of a docstring, up to the first full stop, colon or semicolon after its fourth word.
 _CLAUSE = re.compile(r"(?:\S+ ){4}.*?(?:[.:;](?= |$)|$)|.*")
 
@@ -116,7 +116,7 @@ WAYS: Mapping[str, Way] = {
     "idle": Way(
         title="A node that has nothing to do",
         begins={"Loop._sweep": _of_nodes},
-        limit=18,
+        limit=21,
     ),
     "intent": Way(
         title="An intent, from its INSERT to its answer",
@@ -126,12 +126,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=66,
+        limit=74,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=69,
+        limit=71,
     ),
 }
 

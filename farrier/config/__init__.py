@@ -10,7 +10,7 @@ from farrier.config.agents import AgentsConfig
 from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialBinding, CredentialsConfig
 from farrier.config.database import DatabaseConfig
-from farrier.config.describing import Setting, SiteSetting, as_toml, settings, site_settings
+from farrier.config.description import Setting, SiteSetting, as_toml, settings, site_settings
 from farrier.config.groups import (
     BmcConfig,
     BmcHostConfig,

@@ -25,11 +25,11 @@ from farrier.controller.host import LoopContext, asked
 from farrier.controller.locked import AGAIN_AFTER, Locked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
-from farrier.controller.seen import SeenWakes
+from farrier.controller.seen_wakes import SeenWakes
 from farrier.controller.signal import Bell
 from farrier.controller.stalls import BLOCKED, log_blocked
 from farrier.controller.steps import Steps
-from farrier.controller.unsettled import Unsettled
+from farrier.controller.unknown_commits import Unsettled
 from farrier.model.loop.controllers import ListedResources
 from farrier.model.loop.outcome import Step, Update, Wait
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Loaded, Turn

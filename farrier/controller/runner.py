@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from farrier.config import ControllerConfig
-from farrier.controller import held
+from farrier.controller import restore_hold
 from farrier.controller.agenda import AgendaEntry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.controller.stalls import watched
@@ -29,7 +29,7 @@ from farrier.model.loop.outcome import Record, Resting, Step, Transition, Update
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import Finished, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler
-from farrier.protocols.acting import acting_while
+from farrier.protocols.permit import acting_while
 
 R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
@@ -133,7 +133,7 @@ class Runner(Generic[R, S, W, V]):
             if hold is None:
                 decision = self._handler.handle(resource, now)
             else:
-                decision = held.observe(self._handler, resource, now, hold)
+                decision = restore_hold.observe(self._handler, resource, now, hold)
             if rests(decision, before):
                 return decision
             return decision if type(decision) is Step and decision.observes and hold is None else None
@@ -154,7 +154,7 @@ class Runner(Generic[R, S, W, V]):
         started = time.perf_counter()
         try:
             if turn.hold is not None:
-                decision = held.observe(self._handler, resource, now, turn.hold)
+                decision = restore_hold.observe(self._handler, resource, now, turn.hold)
             elif turn.recovers is None:
                 decision = self._handler.handle(resource, now)
             else:

@@ -27,7 +27,7 @@ from farrier.protocols.loop import (
     StateHandler,
     StateIO,
 )
-from farrier.protocols.outward import (
+from farrier.protocols.outside import (
     BmcClient,
     CredentialStore,
     Fabrics,

@@ -8,6 +8,7 @@ context, so everything is closed in reverse order, even if a later step fails.
 from __future__ import annotations
 
 from farrier.wiring.applications import Application, Tasks, application
+from farrier.wiring.bmc_tls import require_trust
 from farrier.wiring.kinds import Extensions, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.secrets import credentials
@@ -23,7 +24,6 @@ from farrier.wiring.storage import (
     schema_version,
 )
 from farrier.wiring.traces import tracing
-from farrier.wiring.trusted import require_trust
 from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauges, vocabulary
 
 __all__ = [

@@ -17,16 +17,16 @@ from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.config.sites import Sites
 from farrier.controller.controller import Controller
-from farrier.controller.foreseer import Foreseer
+from farrier.controller.dry_runs import Foreseer
 from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
 from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
+from farrier.handlers.node.changes import NodeServices
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices
 from farrier.handlers.resource import ServiceContext
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.calls.identities import PostgresIdentities

@@ -19,7 +19,7 @@ from farrier import config as settings
 from farrier.errors import ConfigError, CredentialError, DatabaseUnreachable
 from farrier.io.calls.monitors import PostgresMonitorCalls
 from farrier.io.calls.requests import PostgresRequests
-from farrier.io.connections import opening, pool, refusals
+from farrier.io.connections import command_session, pool, refusals
 from farrier.io.connections.dsn import Renewable
 from farrier.io.connections.embedded import default_directory
 from farrier.io.queries.lists import PostgresQueries
@@ -63,7 +63,7 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; the
     process that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
-    async with opening.server(await _chosen(config)) as dsn:
+    async with command_session.server(await _chosen(config)) as dsn:
         connections = await pool.open_pool(
             dsn,
             size=config.pool_max,
@@ -187,7 +187,7 @@ def known_schemas() -> Sequence[int]:
 @asynccontextmanager
 async def administrator(database: Database) -> AsyncIterator[pool.Single]:
     """Open a session for work on the schema, without a time limit for statements."""
-    async with opening.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
+    async with command_session.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
         yield conn
 
 

@@ -10,7 +10,7 @@ from farrier.errors import LeaseLost
 from farrier.model.intents.params import PowerRequest
 from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcTarget, PowerState
 from farrier.model.partition.ufm import Create
-from farrier.protocols.acting import acting_while, require_lease
+from farrier.protocols.permit import acting_while, require_lease
 from farrier.sim.maas import Region, RegionTransport, Status
 from farrier.sim.ufm import Manager
 from tests.support.bmc import CREDENTIAL, SYSTEM, FakeBmc, connect, system

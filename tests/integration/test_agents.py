@@ -16,7 +16,7 @@ from farrier.model.node.snapshot import TaskType
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.door import Agent, AgentsClient, UnknownKey
 from farrier.sim.installs import Installations
-from farrier.sim.maas import Region, Status, inside
+from farrier.sim.maas import Region, Status, components
 from farrier.sim.maas.records import Machine
 from tests.support import again, pg
 from tests.support.door import client_on
@@ -132,7 +132,7 @@ async def test_the_agent_of_an_installation_reports_the_disks_that_its_region_fo
     user_data = f'#cloud-config\ncontent: "{named("gpu-1")}"\n'
     machine = Machine(system_id=region.next_system_id(), hostname="gpu-1", status=Status.DEPLOYING, user_data=user_data)
     region.keep(machine)
-    inside.look(region, machine)
+    components.look(region, machine)
     async with anyio.create_task_group() as living:
         living.start_soon(installs.run)
         await again.later()

@@ -13,7 +13,7 @@ import pytest
 
 from farrier import errors
 from farrier.config import DatabaseConfig
-from farrier.io.connections import opening as client
+from farrier.io.connections import command_session as client
 from farrier.io.connections.lock_timeout import LockPatience
 from farrier.io.connections.pool import Connection
 from farrier.io.schema import catalog, migrate

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from farrier import errors
 from farrier.config import DatabaseConfig
 from farrier.enqueuer.listener import Listener
-from farrier.io.connections import opening, pool, refusals
+from farrier.io.connections import command_session, pool, refusals
 from tests.support import pg, pgbouncer, proxy
 from tests.support.sockets import free_port
 
@@ -218,7 +218,7 @@ async def test_a_pgbouncer_that_is_not_in_the_settings_is_recognised(bouncer: st
 
 async def test_administration_through_pgbouncer_is_refused_with_the_advice_to_connect_directly(bouncer: str) -> None:
     with pytest.raises(errors.ConfigError, match=r"direct connection.*PgBouncer.*--dsn") as refused:
-        async with opening.administrator(DatabaseConfig(dsn=bouncer, pgbouncer=True)):
+        async with command_session.administrator(DatabaseConfig(dsn=bouncer, pgbouncer=True)):
             pass
     assert "database.pgbouncer" not in str(refused.value)
 

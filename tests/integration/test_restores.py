@@ -20,7 +20,7 @@ from farrier.io.connections.pool import Connection
 from farrier.model.loop.outcome import Step, Transition
 from farrier.model.loop.restores import Hold
 from farrier.model.node.edges import NODE
-from farrier.protocols.acting import require_lease
+from farrier.protocols.permit import require_lease
 from tests.support import again, loop, pg, toy
 from tests.support.loop import PATIENCE
 from tests.support.site import opened

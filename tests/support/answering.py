@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from farrier.config import ControllerConfig
-from farrier.controller.foreseer import Foreseer
+from farrier.controller.dry_runs import Foreseer
 from farrier.controller.host import LoopContext
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_fields, with_workflow
+from farrier.handlers.node.changes import Done, Failed, Settled, Waiting, with_fields, with_workflow
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import WorkflowOptions
 from farrier.model.node.stages import DecommissionStage

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from typing_extensions import override
 
+from farrier.handlers.node.changes import with_fields, with_note, with_workflow
 from farrier.handlers.node.maas import bootstrap
-from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.model.maas.reading import Machine
 from farrier.model.node.snapshot import Memo, Workflow
 from farrier.model.node.stages import OnboardingStage

@@ -21,10 +21,10 @@ from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import DeploySite, ReleaseSite
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError
+from farrier.handlers.node.changes import NodeServices, Outcome, Policy, attempt_began_at, unproven_health, vitals
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices, Outcome, Policy, attempt_began_at, unproven_health, vitals
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.intents import actions
 from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.intents.params import PowerRequest
@@ -375,7 +375,7 @@ def machine_of(place: Place) -> object:
     if place.machine is None:
         return None
     job, comment = place.node.workflow, place.machine.comment
-    ours = job is not None and comment is not None and comment == detour.comment(place.node, job.memo.deploys)
+    ours = job is not None and comment is not None and comment == deployment.comment(place.node, job.memo.deploys)
     before = job.memo.test.after if job is not None and job.memo.test is not None else place.machine.rounds
     shown = replace(place.machine, comment=None, rounds=min(2, max(0, place.machine.rounds - before)))
     return (shown, job is not None and job.memo.has_deployed, ours)

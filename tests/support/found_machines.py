@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, Waiting
+from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Memo
 from farrier.sim.maas import ADMIN, Status

@@ -14,9 +14,9 @@ from msgspec.structs import asdict, replace
 
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.controller.outcome_validator import OutcomeValidator
+from farrier.handlers.node.changes import Policy, with_fields
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import FAILURE_LABELS, NODE_KIND
-from farrier.handlers.node.moves import Policy, with_fields
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Transition, Update
 from farrier.model.loop.runs import Turn

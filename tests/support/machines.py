@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.model.maas.changes import Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.sim.maas import ADMIN, CommissionFate, DeployFate, Durations, EraseFate, Hardware, Nature, Region, Status
 from farrier.sim.maas.records import Machine

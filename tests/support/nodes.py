@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from farrier.config import NodeConfig
 from farrier.errors import CredentialError
+from farrier.handlers.node.changes import Decision
 from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.moves import Decision
 from farrier.model.credential import Credential
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Update

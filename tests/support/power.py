@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from typing_extensions import override
 
-from farrier.handlers.node.moves import Decision, NodeServices
+from farrier.handlers.node.changes import Decision, NodeServices
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
 from farrier.model.machine.bmc import BmcError, BmcReading, BmcTarget, PowerState

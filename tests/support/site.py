@@ -19,9 +19,9 @@ import msgspec
 from farrier.config import NodeConfig
 from farrier.config.sites import Site as SiteConfig
 from farrier.errors import UndecodableState
+from farrier.handlers.node.changes import NodeServices
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices
 from farrier.io.calls.identities import PostgresIdentities
 from farrier.io.connections.pool import Single
 from farrier.io.connections.pulse import PostgresPulse

@@ -16,7 +16,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import CleaningSite, CloudInitSite, MaasSite, Site
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,

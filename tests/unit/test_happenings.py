@@ -9,7 +9,7 @@ from farrier.metrics.alerts.fleet import SHORT_STAYS
 from farrier.model.node.management import Management
 from farrier.model.node.status import NodeStatus
 from farrier.model.views.fleet import NodeGlance
-from farrier.sim.happenings import FleetEvent, candidates, removals, turns
+from farrier.sim.events import FleetEvent, candidates, removals, turns
 
 
 def fleet(size: int, *, deleted: int = 0) -> list[NodeGlance]:

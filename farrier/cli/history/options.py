@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from farrier import clock
-from farrier.cli.options import adding, arguments
+from farrier.cli.options import arguments, signatures
 from farrier.cli.output import lists, printing
 from farrier.cli.output.form import OutputFormat
 from farrier.cli.output.lists import Column, RowLayout
@@ -139,7 +139,7 @@ def narrowed(
     command: Callable[Concatenate[CommandSession, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[CommandSession, P], Awaitable[None]]:
     """Add to a command the options that select changes."""
-    return adding.with_options(command, adding.parameters(_wanted), _wanted)
+    return signatures.with_options(command, signatures.parameters(_wanted), _wanted)
 
 
 def _option(help_: str, *names: str, **more: Any) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from farrier.cli import group
+from farrier.cli.intent.get import get, wait
 from farrier.cli.intent.listing import list_
-from farrier.cli.intent.one import get, wait
 from farrier.cli.intent.submit import submit
 from farrier.cli.settings.connection import with_database
 

@@ -11,7 +11,7 @@ import typer
 
 from farrier.cli.node import bulk as node_bulk
 from farrier.cli.node import detail_options
-from farrier.cli.options import adding, bulk, completed_names
+from farrier.cli.options import bulk, completed_names, signatures
 from farrier.cli.options import params as param_options
 from farrier.cli.options.bulk import Orders
 from farrier.cli.settings.connection import CommandSession, with_database
@@ -64,5 +64,5 @@ def _submits(name: str, verb: Verb, text: str) -> Callable[..., Awaitable[None]]
         how.require(nodes, NODE)
         await node_bulk.submit(session, verb.action, nodes, lambda _: {**verb.params, **params}, how, called=name)
 
-    named = adding.replace_given(command, param_options.options(schema.fields), text)
+    named = signatures.replace_given(command, param_options.options(schema.fields), text)
     return detail_options.narrowed(bulk.ordered(named))

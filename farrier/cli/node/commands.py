@@ -15,7 +15,7 @@ from farrier.cli.node.evidence import evidence
 from farrier.cli.node.inspection import NodeArgument, show, why
 from farrier.cli.node.listing import list_
 from farrier.cli.output import printing
-from farrier.cli.resource.making import history, of_kind
+from farrier.cli.resource.command_factory import history, of_kind
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration
 from farrier.model.intents.actions import Action

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import typer
 
-from farrier.cli.options import adding, arguments, completed_names, completion
+from farrier.cli.options import arguments, completed_names, completion, signatures
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.node.details import DEFAULTS, DETAILS, LISTED
 from farrier.model.node.management import Management
@@ -32,7 +32,7 @@ _PANEL = "Which nodes"
 
 def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
     """Wrap a command, so that it receives the details of a registration by name."""
-    return adding.with_options(
+    return signatures.with_options(
         command,
         map(_description, DETAILS),
         lambda **given: {name: _value(name, value) for name, value in _present(given).items()},
@@ -42,8 +42,8 @@ def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
 def narrowed(command: Taking[NodeFilter, P]) -> Taken[P]:
     """Wrap a command, so that it receives a filter of nodes. The filter selects by state, label and detail, not by
     name."""
-    options = [*map(_filter, LISTED), *adding.parameters(_wanted)[:-1]]
-    return adding.with_options(command, options, lambda **given: _wanted(**_present(given)))
+    options = [*map(_filter, LISTED), *signatures.parameters(_wanted)[:-1]]
+    return signatures.with_options(command, options, lambda **given: _wanted(**_present(given)))
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.bulk import foreseen
+from farrier.bulk import dry_runs
 from farrier.cli.options import completed_names
 from farrier.cli.output import printing
 from farrier.cli.output.printing import Cell
@@ -59,7 +59,7 @@ async def why(session: CommandSession, node: NodeArgument, as_json: printing.AsJ
 
 async def _explained(session: CommandSession, page: Page[NodeDetail]) -> Why:
     given = session.settings
-    return await foreseen.explained(session.requests, page, given.sla, given.node.patience, given.controller.period)
+    return await dry_runs.explained(session.requests, page, given.sla, given.node.patience, given.controller.period)
 
 
 def _next(following: NextAction) -> Iterable[tuple[str, Cell]]:

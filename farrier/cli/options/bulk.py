@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from farrier.bulk import foreseen
-from farrier.bulk.foreseen import Foresees
+from farrier.bulk import dry_runs
+from farrier.bulk.dry_runs import Foresees
 from farrier.bulk.run import ALREADY, Bulk, BulkResult, Following, Operations, Target
 from farrier.cli.intent import answers
-from farrier.cli.options import adding, arguments
+from farrier.cli.options import arguments, signatures
 from farrier.cli.output import printing
 from farrier.cli.settings.connection import CommandSession
 from farrier.errors import ExitCode, RefusedByModel
@@ -141,7 +141,7 @@ def ordered(
     command: Callable[Concatenate[CommandSession, Orders, P], Awaitable[None]],
 ) -> Callable[Concatenate[CommandSession, P], Awaitable[None]]:
     """Add these options to a command, and pass their values as its second parameter, after the session."""
-    return adding.with_options(command, adding.parameters(orders), orders)
+    return signatures.with_options(command, signatures.parameters(orders), orders)
 
 
 async def run(action: str, asks: Foresees, targets: Sequence[Target], operations: Operations, given: Orders) -> None:
@@ -149,11 +149,11 @@ async def run(action: str, asks: Foresees, targets: Sequence[Target], operations
     with code 1 if anything was refused. `asks` asks the controllers for the preview."""
     kind = operations.request.kind
     if given.dry_run:
-        _preview(action, kind, await foreseen.of_targets(asks, operations, targets), given)
+        _preview(action, kind, await dry_runs.of_targets(asks, operations, targets), given)
         return
     if len(targets) > 1:
         if not given.yes:
-            targets = await foreseen.confirmed(asks, operations, targets)
+            targets = await dry_runs.confirmed(asks, operations, targets)
         confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
         if given.again:
             typer.echo(f"to repeat this command safely, add: {given.again}", err=True)
@@ -180,7 +180,7 @@ def _counted(kind: str, targets: Sequence[Target]) -> str:
     """Return the number of resources, in total and by state, and for how many the intent would be rejected now."""
     states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in targets).most_common())
     refused = sum(bool(target.refusal) for target in targets)
-    now = f"; {foreseen.who(targets)} would reject {refused} now" if refused else ""
+    now = f"; {dry_runs.who(targets)} would reject {refused} now" if refused else ""
     untold = sum(not target.is_told for target in targets)
     if untold:
         now += f"; no controller answered{f' for {untold}' if untold < len(targets) else ''}"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 import msgspec
 import typer
 
-from farrier.cli.options import adding, completion
+from farrier.cli.options import completion, signatures
 from farrier.cli.output import printing as output
 
 P = ParamSpec("P")
@@ -47,17 +47,17 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 def formed(command: Callable[Concatenate[S, OutputFormat, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add all options to a command."""
-    return adding.with_options(command, adding.parameters(_form), _form)
+    return signatures.with_options(command, signatures.parameters(_form), _form)
 
 
 def formed_once(command: Callable[Concatenate[S, OutputFormat, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add all options except --watch to a command."""
-    return adding.with_options(command, adding.parameters(_form)[:3], _form)
+    return signatures.with_options(command, signatures.parameters(_form)[:3], _form)
 
 
 def formed_as_is(command: Callable[Concatenate[S, OutputFormat, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add only -o and --json to a command."""
-    return adding.with_options(command, adding.parameters(_form)[:2], _form)
+    return signatures.with_options(command, signatures.parameters(_form)[:2], _form)
 
 
 def _known_form(text: str) -> str:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from farrier.cli import group, load
 from farrier.cli.options.suggestions import Suggesting
 from farrier.cli.resource import bulk
-from farrier.cli.resource import making as commands
+from farrier.cli.resource import command_factory as commands
 from farrier.cli.settings.connection import with_database
 from farrier.model.node.edges import NODE
 

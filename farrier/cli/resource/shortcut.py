@@ -15,10 +15,10 @@ import typer
 from farrier.cli import group
 from farrier.cli.intent import answers
 from farrier.cli.intent.answers import Asking
-from farrier.cli.options import adding
 from farrier.cli.options import params as param_options
+from farrier.cli.options import signatures
 from farrier.cli.output import printing
-from farrier.cli.resource import making as commands
+from farrier.cli.resource import command_factory as commands
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model.intents import params
 from farrier.model.intents.requests import IntentRequest
@@ -73,4 +73,4 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
 
     if action == CREATE:
         command.__annotations__["name"] = _NEW
-    return adding.replace_given(command, param_options.options(fields), text)
+    return signatures.replace_given(command, param_options.options(fields), text)

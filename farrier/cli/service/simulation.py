@@ -19,7 +19,7 @@ from rich.console import Console
 
 from farrier import wiring
 from farrier.cli.service.board import Board, Places, board
-from farrier.cli.site import preparing, regions
+from farrier.cli.site import preparation, regions
 from farrier.config import (
     AgentsConfig,
     BmcConfig,
@@ -43,14 +43,14 @@ from farrier.model.views.fleet import NodeGlance
 from farrier.signals import distinct
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import PROMPT, SimulatedBmc, fake_systems, simulated_bmc
+from farrier.sim.broken_machines import Operator, prepare
 from farrier.sim.door import agents_client
+from farrier.sim.events import Happenings
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
-from farrier.sim.happenings import Happenings
 from farrier.sim.installs import TEMPLATE, Installations
 from farrier.sim.maas import Durations, Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
 from farrier.sim.power import PowerCables
-from farrier.sim.troubles import Operator, prepare
 
 # The directory of the embedded server, below that of the demo.
 DATABASE = "postgresql"
@@ -181,7 +181,7 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
             )
             nodes = planned(systems, bmc, after=after, site=site)
             config = _config(options, bmc, files)
-            await preparing.prepare(config, regions.configured(config))
+            await preparation.prepare(config, regions.configured(config))
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
                 serving = await daemon.start(Daemon(config, stop, log_to=log_to).run)

@@ -26,7 +26,7 @@ from farrier.cli.options import completion
 from farrier.config import contexts
 from farrier.config.contexts import Context
 from farrier.errors import ConfigError
-from farrier.io.connections import opening as clients
+from farrier.io.connections import command_session as clients
 from farrier.io.connections.pool import Single
 from farrier.protocols import Queries, Requests
 

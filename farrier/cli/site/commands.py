@@ -19,8 +19,8 @@ from farrier.cli.output.form import OutputFormat, formed
 from farrier.cli.output.lists import Column, Listing
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import opened, with_settings
-from farrier.cli.site import brakes, preparing, regions, secret_check
-from farrier.cli.site.preparing import RegionAnswer
+from farrier.cli.site import brakes, preparation, regions, secret_check
+from farrier.cli.site.preparation import RegionAnswer
 from farrier.clock import wall
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
@@ -136,7 +136,7 @@ def check(
     2: a file is invalid; 1: a secret cannot be read, a region does not respond, or a region cannot clean machines."""
     sites = site_files.load(directory, settings.agents) if directory else regions.configured(settings)
     missing = () if files_only else anyio.run(partial(secret_check.unreadable, settings, sites, of_settings=False))
-    asked = anyio.run(preparing.ask, settings, sites) if ask else ()
+    asked = anyio.run(preparation.ask, settings, sites) if ask else ()
     if as_json:
         printing.json({"sites": list(sites), "unreadable": missing, "regions": asked})
     else:
@@ -172,8 +172,8 @@ def prepare(
     unknown = sorted(set(names or ()) - set(sites))
     if unknown:
         raise ConfigError(f"no site {unknown[0]!r}; expected one of {', '.join(sites) or 'none'}")
-    wanted = {name: each for name, each in sites.items() if (name in names if names else preparing.cleans(each))}
-    prepared = anyio.run(preparing.prepare, settings, wanted)
+    wanted = {name: each for name, each in sites.items() if (name in names if names else preparation.cleans(each))}
+    prepared = anyio.run(preparation.prepare, settings, wanted)
     if as_json:
         printing.json(prepared)
     else:

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node.bmc import probing
-from farrier.handlers.node.intents import answering, bmc, control, details, lifecycle, observed, onboard, release
+from farrier.handlers.node.changes import Decision, NodeServices, NodeStep, Outcome, Policy
+from farrier.handlers.node.intents import bmc, control, details, dispatch, lifecycle, observed_state, onboard, release
 from farrier.handlers.node.intents import workflow as requests_workflow
-from farrier.handlers.node.intents.answering import ANSWERED
+from farrier.handlers.node.intents.dispatch import ANSWERED
 from farrier.handlers.node.intents.reply import Respond
-from farrier.handlers.node.moves import Decision, NodeServices, NodeStep, Outcome, Policy
-from farrier.handlers.node.rules import adopting, management, power, removal, restored, stated, status, workflow
+from farrier.handlers.node.rules import adoption, conditions, management, power, removal, restored, status, workflow
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, most_urgent
 from farrier.model.loop.restores import Hold
@@ -82,7 +82,7 @@ RULES: tuple[Rule, ...] = (
     Rule(power.tend, managements={M.MANAGEABLE}, deleting=False),
     Rule(management.enroll, managements={M.ENROLL}, deleting=False),
     Rule(management.verify, managements={M.VERIFYING}, deleting=False),
-    Rule(adopting.adopt, managements={M.ADOPTING}, deleting=False),
+    Rule(adoption.adopt, managements={M.ADOPTING}, deleting=False),
     Rule(management.verify_if_asked, managements={M.ADOPT_FAILED}, deleting=False),
 )
 
@@ -108,7 +108,7 @@ RESPONSES: Mapping[Action, Respond] = {
     Action.RESTART_CLEAN: requests_workflow.restart_clean,
     Action.CANCEL: requests_workflow.cancel,
     Action.MARK_MANUAL_INTERVENTION_REQUIRED: requests_workflow.mark_manual_intervention_required,
-    Action.ADOPT_OBSERVED_STATE: observed.adopt_observed_state,
+    Action.ADOPT_OBSERVED_STATE: observed_state.adopt_observed_state,
     Action.SET_BMC: bmc.set_bmc,
     Action.CLEAR_BMC: bmc.clear_bmc,
     Action.MANAGE: bmc.manage,
@@ -140,10 +140,10 @@ class NodeHandler:
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Decide one run. Pure: the same snapshot and time give the same decision."""
         policy = self._policy(resource)
-        node = stated.with_conditions(resource, now, policy)
+        node = conditions.with_conditions(resource, now, policy)
         if node is not resource:  # decide as if these conditions were stored already
-            return stated.recorded(resource, node, self.handle(node, now))
-        answered = answering.answer(resource, now, policy, RESPONSES) if resource.intents else ()
+            return conditions.recorded(resource, node, self.handle(node, now))
+        answered = dispatch.answer(resource, now, policy, RESPONSES) if resource.intents else ()
         if not isinstance(answered, tuple):
             return answered
         rules = RULES_FOR[resource.status, resource.management, resource.workflow is not None, resource.deleting]

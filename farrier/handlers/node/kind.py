@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 from typing_extensions import override
 
-from farrier.handlers.node.moves import layers
+from farrier.handlers.node.changes import layers
 from farrier.handlers.resource import LayeredKind
 from farrier.model.kinds.measures import Sample
 from farrier.model.loop.runs import AnsweredIntent, LayerState

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
 
-from farrier.handlers.resource.guarded import Guarded
+from farrier.handlers.resource.guard import Guarded
 from farrier.model.kinds.measures import Sample
 from farrier.model.kinds.resource import Answer, Resource
 from farrier.model.kinds.spec import KindSpec, label

@@ -2,7 +2,7 @@
 
 Handlers call `first_stage` and `next_stage`. The argument `skip` contains the stages that do not apply to the node; the
 caller records these stages as skipped. The two stages for a failed deployment are not on any path: a workflow enters
-them only after its deployment failed (`handlers/node/onboarding/detour.py`).
+them only after its deployment failed (`handlers/node/onboarding/deployment.py`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from redfish import aio as redfish
 
 from farrier.model.credential import Credential
 from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure
-from farrier.protocols.acting import require_lease
+from farrier.protocols.permit import require_lease
 from farrier.services.bmc import answers, failure, resources
 from farrier.services.bmc import sessions as bmc_sessions
 from farrier.services.bmc.access import BmcAccess, Shared

@@ -24,7 +24,7 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.errors import CredentialError
 from farrier.model.request_error import RequestError
-from farrier.protocols.acting import require_lease
+from farrier.protocols.permit import require_lease
 from farrier.services.http.failures import Failures
 from farrier.services.http.messages import Garbled, HttpRequest, HttpResponse
 from farrier.services.http.times import Times

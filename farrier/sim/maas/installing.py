@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import inside
+from farrier.sim.maas import components
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.hardware import DeployFate
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
@@ -112,7 +112,7 @@ def report(region: Region, machine: Machine) -> None:
     """Report Deployed as MAAS does after the installed system has fetched its user data. cloud-init may still fail."""
     image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"
     region.note(machine, "Image Deployed", f"deployed {image}")
-    inside.use(machine, region.nature_of(machine))
+    components.use(machine, region.nature_of(machine))
     region.move(machine, Status.DEPLOYED)
     region.note(machine, "Deployed")
     if machine.enable_hw_sync:

@@ -10,7 +10,7 @@ import math
 import re
 
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import inside
+from farrier.sim.maas import components
 from farrier.sim.maas.http.call import Call, Refused
 from farrier.sim.maas.records import Disk, Machine
 from farrier.sim.maas.region import Region
@@ -73,5 +73,5 @@ def set_storage_layout(region: Region, call: Call, machine: Machine) -> object:
     if root_size is not None and boot is not None and root_size > storage.usable(boot.size):
         reason = f"Size is too large. Maximum size is {storage.usable(boot.size)}."
         raise Refused(400, f"Failed to configure storage layout '{layout}': root_size: {reason}")
-    inside.lay_out(region, machine, layout=layout, root_size=root_size)
+    components.lay_out(region, machine, layout=layout, root_size=root_size)
     return show_machine.machine(region, machine)

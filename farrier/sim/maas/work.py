@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import inside, installing
+from farrier.sim.maas import components, installing
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.hardware import CommissionFate, EraseFate
 from farrier.sim.maas.http.call import Refused
@@ -97,7 +97,7 @@ def _commissioned(region: Region, machine: Machine, fate: CommissionFate) -> Non
         text = f"{script} changed status from 'Pending' to 'Passed'"
         region.note(machine, "Script result", text, level=Level.DEBUG)
     _finish_scripts(region, machine, SetType.COMMISSIONING, ScriptStatus.PASSED)
-    inside.look(region, machine)
+    components.look(region, machine)
     if fate is CommissionFate.TESTS_FAIL:
         region.move(machine, Status.TESTING)
         fail(region, machine, "1 test has failed.")
@@ -150,7 +150,7 @@ def erase(region: Region, machine: Machine, *, quick: bool) -> None:
         return
 
     def erased() -> None:
-        inside.wipe(machine, region.nature_of(machine), quick=quick)
+        components.wipe(machine, region.nature_of(machine), quick=quick)
         region.note(machine, "Disks erased")
         region.note(machine, "User releasing node", level=Level.DEBUG)  # maasserver/models/node.py:3897, without a user
         forget_deployment(machine)

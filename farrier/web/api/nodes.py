@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta
 from starlette.responses import Response
 
-from farrier.bulk import foreseen
+from farrier.bulk import dry_runs
 from farrier.model.advice.why_node import NextAction
 from farrier.model.api_token import Scope
 from farrier.model.intents import params
@@ -237,7 +237,7 @@ async def _read(call: ApiRequest[Any, Any], name: str) -> ShownNode:
     backend = call.backend
     found = await backend.queries.node(name)
     (node,) = found.rows
-    explained = await foreseen.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
+    explained = await dry_runs.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
     return ShownNode(
         now=found.now,
         node=node,

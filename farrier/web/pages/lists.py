@@ -27,7 +27,7 @@ from farrier.web.api import decoding as reading
 from farrier.web.api.breaches import late_resources
 from farrier.web.api.parameter_types import Nodes, narrowed
 from farrier.web.api.resources import ResourceQuery as ResourcePage
-from farrier.web.pages import acting, render
+from farrier.web.pages import actions, render
 from farrier.web.pages.address import Address
 from farrier.web.pages.parameters import key_of, parse_after, searched, without_blanks
 from farrier.web.pages.runs import runs_of
@@ -74,7 +74,7 @@ async def inventory(request: Request) -> Response:
         "address": address,
         "is_first": "after" not in given,
         "runs": runs_of(request).current,
-        "actions": tuple(map(str, Action)) if await acting.client_of(request) is not None else (),
+        "actions": tuple(map(str, Action)) if await actions.client_of(request) is not None else (),
         "kept": [pair for pair in address.pairs if pair[0] in _FILTERS],
     }
     group = given.get("group", "")
@@ -170,7 +170,7 @@ async def resources(request: Request) -> Response:
         "given": given,
         "address": address,
         "rows": [(each, worst(clocks_of(each, found.now, backend.limits))) for each in found.rows],
-        "create": await acting.of_kind(request, kind),
+        "create": await actions.of_kind(request, kind),
         "next": address.page(key_of(found.rows[-1])) if len(found.rows) == _ROWS else None,
         "is_first": "after" not in given,
     }

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from farrier.bulk import foreseen
+from farrier.bulk import dry_runs
 from farrier.model.advice import why_resource
 from farrier.model.network import segment
 from farrier.model.node import details
@@ -24,7 +24,7 @@ from farrier.model.views import timeline
 from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.model.views.nodes import NodeDetail, WorkflowView
 from farrier.model.views.resources import AddressView, MemberView, ResourceView
-from farrier.web.pages import acting, render
+from farrier.web.pages import actions, render
 from farrier.web.server.backend import Backend, backend_of
 
 # The refresh interval of a page that is open in a browser.
@@ -49,7 +49,7 @@ async def node(request: Request) -> Response:
     (shown,) = found.rows
     tasks = await backend.queries.tasks(str(shown.id), limit=_TASKS)
     evidence = await backend.queries.evidence(str(shown.id), limit=_EVIDENCE)
-    explained = await foreseen.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
+    explained = await dry_runs.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
     recent = await _recent(backend, NODE, shown.id)
     workflow = shown.last_workflow
     if workflow is None:
@@ -67,7 +67,7 @@ async def node(request: Request) -> Response:
         "maas_url": maas_url(shown),
         "tasks": tasks.rows,
         "evidence": evidence.rows,
-        "choices": await acting.of_node(request, shown),
+        "choices": await actions.of_node(request, shown),
         "why": explained,
         "timeline": course,
         "title": title,
@@ -88,7 +88,7 @@ async def resource(request: Request) -> Response:
         "at": "resources",
         "now": found.now,
         "resource": shown,
-        "choices": await acting.of_resource(request, shown),
+        "choices": await actions.of_resource(request, shown),
         "why": explained,
         "timeline": timeline.of_changes(recent, explained.clocks, shown.ended_at or found.now),
         "title": "all layers",

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from farrier.model.node.edges import NODE
 from farrier.web.api import monitors
-from farrier.web.pages import acting, brakes, history, lists, login, many, render, resource
+from farrier.web.pages import actions, brakes, bulk, history, lists, login, render, resource
 from farrier.web.server.backend import backend_of
 
 
@@ -32,7 +32,7 @@ async def controllers(request: Request) -> Response:
         "found": await queries.controllers(),
         "brakes": held.rows,
         "now": held.now,
-        "may_lift": await acting.client_of(request) is not None,
+        "may_lift": await actions.client_of(request) is not None,
     }
     return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, **values})
 
@@ -54,8 +54,8 @@ ROUTES = [
     Route(f"/resources/{NODE}/{{node}}", resource.node),
     Route("/resources/{kind}", lists.resources),
     Route("/resources/{kind}/{name}", resource.resource),
-    *acting.ROUTES,
-    *many.ROUTES,
+    *actions.ROUTES,
+    *bulk.ROUTES,
     *brakes.ROUTES,
     *login.ROUTES,
     Route("/controllers", controllers),

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from farrier.config import NodeConfig
+from farrier.handlers.node.changes import NodeServices
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices
 from farrier.io.calls.identities import PostgresIdentities
 from farrier.io.connections.pool import Single
 from farrier.io.kinds.node import NodeRows

@@ -17,7 +17,7 @@ from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.schema import migrate
 from farrier.model.loop.outcome import Outcome, Transition, Update
 from farrier.model.loop.runs import Loaded
-from farrier.protocols.acting import require_lease
+from farrier.protocols.permit import require_lease
 from tests.support import pg, toy
 from tests.support.loop import PATIENCE, Bench, Shop, WidgetIO
 from tests.support.replica import Replica, at_work

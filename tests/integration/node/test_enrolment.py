@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from farrier.sim.maas import Nature, Region, Status, inside
+from farrier.sim.maas import Nature, Region, Status, components
 from farrier.sim.maas.hardware import Hardware
 from farrier.sim.maas.records import Machine as SimMachine
 from tests.integration.cli.conftest import Prompt
@@ -89,7 +89,7 @@ async def of_maas(site: Site, region: Region, *, serial: str, uuid: str) -> Mach
     machine = SimMachine(system_id=region.next_system_id(), hostname="gpu-1", status=Status.READY)
     region.keep(machine)
     region.natures[machine.system_id] = Nature(hardware=Hardware(serial=serial, uuid=uuid))
-    inside.look(region, machine)
+    components.look(region, machine)
     node = await site.register(maas_id=machine.system_id)
     await site.wait_until(lambda: is_read(node))
     return node
@@ -186,7 +186,7 @@ async def test_a_machine_in_maas_that_is_read_later_shows_that_the_agent_runs_on
     assert await machine.conditions() == {}
     (there,) = region.machines.values()
     region.natures[there.system_id] = Nature(hardware=Hardware(serial="TAG77", uuid=UUID))
-    inside.look(region, there)
+    components.look(region, there)
     await in_maas.wait_until(lambda: is_elsewhere(machine))
 
 

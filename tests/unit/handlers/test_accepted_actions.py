@@ -15,7 +15,7 @@ from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.resource import Extension, ResourceKind, accept
-from farrier.handlers.resource.guarded import Guarded
+from farrier.handlers.resource.guard import Guarded
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.kinds.resource import Answer, Pending, Resource
 from farrier.model.kinds.spec import KindAction, KindSpec

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from farrier.handlers.node.changes import with_fields
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.intents.actions import Action
 from farrier.model.maas.changes import Deploy, Release
 from farrier.model.network.uses import NodeNetworks, SegmentUse
@@ -223,7 +223,7 @@ async def test_a_deployment_without_events_is_not_undone(at: Stand) -> None:
 
 async def test_a_deployment_whose_start_is_pages_of_events_back_is_undone(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
-    for _ in range(detour.MOST_EVENTS + 1):
+    for _ in range(deployment.MOST_EVENTS + 1):
         at.region.note(at.region.machines[at.node.maas_id or ""], "Node status event")
     await it.ask(Action.CANCEL)
     assert await it.finish() is W.CANCELLED
@@ -237,7 +237,7 @@ async def test_an_old_deployment_of_another_client_with_farriers_key_is_not_undo
     at.pass_time(HOUR)
     await client.do(await client.machine(machine_id), Deploy(user_data="", comment="a tenant's"))
     at.pass_time(HOUR)
-    for _ in range(detour.MOST_EVENTS + 1):
+    for _ in range(deployment.MOST_EVENTS + 1):
         at.region.note(at.region.machines[machine_id], "Node status event")
     forget(at)
     await it.ask(Action.CANCEL)

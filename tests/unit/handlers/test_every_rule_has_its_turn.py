@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import NetworkSite, Site
+from farrier.handlers.node.changes import Decision, Policy
 from farrier.handlers.node.handler import RULES, RULES_FOR, NodeHandler
-from farrier.handlers.node.moves import Decision, Policy
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
 from farrier.model.machine.bmc import BmcFailure, PowerState

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.config.sites import DeploySite, NetworkSite, PortSite
-from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, with_note
+from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, with_note
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Memo
 from farrier.model.node.stages import DecommissionStage as D

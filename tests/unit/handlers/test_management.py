@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 from farrier.handlers.node.bmc.logins import target_of
-from farrier.handlers.node.moves import NodeServices, Outcome
+from farrier.handlers.node.changes import NodeServices, Outcome
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import DoNothing, Step, Wait

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import NetworkSite
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.model.advice.why_node import explain
 from farrier.model.maas.changes import NewMachine, PowerAccess
 from farrier.model.node.conditions import ONBOARDING_FAILED, Source, find, quarantining, stated

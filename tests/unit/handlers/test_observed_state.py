@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Transition, Update
 from farrier.model.node.conditions import DRAIN_FAILED, Source, stated

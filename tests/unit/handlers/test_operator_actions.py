@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
+from farrier.handlers.node.changes import Change, Policy
 from farrier.handlers.node.handler import RESPONSES
-from farrier.handlers.node.intents import answering
-from farrier.handlers.node.moves import Change, Policy
+from farrier.handlers.node.intents import dispatch
 from farrier.model.intents.acceptance import Allowed
 from farrier.model.intents.actions import ACTIONS, Action, ActionGroup, check
 from farrier.model.loop.outcome import Transition, Update, Wait
@@ -74,7 +74,7 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 
 def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | tuple[Write, ...]]:
     """The node after the commit that answers the intent, and the answer."""
-    answered = answering.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
+    answered = dispatch.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
     assert isinstance(answered, Transition | Update | Wait | tuple)
     after = it if isinstance(answered, Wait | tuple) else answered.to
     return stored(replace(it, intents=()), replace(after, intents=()), written(answered), NOW), answered

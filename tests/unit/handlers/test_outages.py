@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
+from farrier.handlers.node.changes import NodeServices, Outcome, Policy, is_late, waited
 from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.moves import NodeServices, Outcome, Policy, is_late, waited
-from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.workflow.failing import fail
+from farrier.handlers.node.onboarding import deployment
+from farrier.handlers.node.workflow.failure import fail
 from farrier.model.intents.actions import Action
 from farrier.model.loop import outcome
 from farrier.model.loop.outcome import Wait
@@ -141,8 +141,8 @@ def test_a_failed_last_attempt_of_a_stage_without_maas_needs_an_operator_at_once
 
 def test_an_outage_makes_no_deployment_overdue() -> None:
     waits = OnboardingStage.WAIT_FOR_DEPLOYED
-    assert detour.is_overdue(at(waits), NOW, Policy())
-    assert not detour.is_overdue(at(waits, Outage(BEGAN + MINUTE)), NOW, Policy())
+    assert deployment.is_overdue(at(waits), NOW, Policy())
+    assert not deployment.is_overdue(at(waits, Outage(BEGAN + MINUTE)), NOW, Policy())
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from farrier.handlers.node.changes import Failed, ServiceCall, Waiting, with_fields
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Failed, ServiceCall, Waiting, with_fields
 from farrier.model.maas.reading import MaasFailure, Machine
 from farrier.model.machine.observation import Region
 from farrier.model.node.failures import FailureClass

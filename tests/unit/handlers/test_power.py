@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import Policy, has_fresh_power
+from farrier.handlers.node.changes import Policy, has_fresh_power
 from farrier.handlers.node.rules import power
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import DoNothing, Step, Wait

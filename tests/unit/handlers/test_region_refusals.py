@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from farrier.handlers.node.changes import Failed, Waiting, with_fields
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Failed, Waiting, with_fields
 from farrier.model.maas.reading import MaasError, MaasFailure, Machine, StatusNumber
 from farrier.model.machine.expected import BY_RESCUE, disagreement
 from farrier.model.machine.observation import MaasObservation

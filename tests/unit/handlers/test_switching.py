@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.bmc.switching import ENFORCE_EVERY
-from farrier.handlers.node.moves import Decision, Policy
+from farrier.handlers.node.bmc.power_switch import ENFORCE_EVERY
+from farrier.handlers.node.changes import Decision, Policy
 from farrier.handlers.node.rules import power
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest

@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.controller.foresee import foresee
+from farrier.controller.dry_run import foresee
+from farrier.handlers.node.changes import with_workflow
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import with_workflow
 from farrier.model.advice import recommended
 from farrier.model.advice.recommended import Recommended
 from farrier.model.advice.why_node import Why, candidates, explain

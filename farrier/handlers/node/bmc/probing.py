@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node.bmc.logins import counted, pause, target_of_address, tries_before
-from farrier.handlers.node.moves import Change, NodeServices, transition, with_fields
+from farrier.handlers.node.changes import Change, NodeServices, transition, with_fields
 from farrier.model.intents.actions import ACTIONS
 from farrier.model.loop.outcome import Update, Wait
 from farrier.model.machine import identity

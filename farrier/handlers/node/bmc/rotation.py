@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from farrier.errors import CredentialError
 from farrier.handlers.node.bmc.logins import counted, target_of
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
+from farrier.handlers.node.changes import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model.loop.outcome import Step, Update, Wait
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.management import Management

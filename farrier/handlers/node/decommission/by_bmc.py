@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.bmc.logins import counted, has_try, target_of, tries_before
-from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,
@@ -25,6 +24,7 @@ from farrier.handlers.node.moves import (
     Waiting,
     with_fields,
 )
+from farrier.handlers.node.decommission.entry import own
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import Wait
 from farrier.model.machine.bmc import BmcError, NotYet, PowerState

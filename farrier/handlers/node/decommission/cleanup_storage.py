@@ -12,13 +12,7 @@ from functools import partial
 
 from farrier import agent
 from farrier.config.sites import LEAVES_DATA, Erase
-from farrier.handlers.node.decommission import by_bmc, checked, machine, power_cycle
-from farrier.handlers.node.decommission.clean_check import expected_of, reported
-from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.maas import ready_test, region
-from farrier.handlers.node.maas.ready_test import Ran, Test
-from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     Policy,
@@ -30,7 +24,13 @@ from farrier.handlers.node.moves import (
     attempt_began_at,
     with_note,
 )
-from farrier.handlers.node.workflow import proof, tasks, unclean
+from farrier.handlers.node.decommission import by_bmc, machine, power_cycle, region_check
+from farrier.handlers.node.decommission.clean_check import expected_of, reported
+from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.maas import ready_test, region
+from farrier.handlers.node.maas.ready_test import Ran, Test
+from farrier.handlers.node.maas.region import Send
+from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.maas.changes import PowerOff
 from farrier.model.maas.reading import Machine
 from farrier.model.node.evidence import Contradicted, DeviceKind, Evidence, judge
@@ -44,10 +44,10 @@ _OFF = "switch the machine off before its test"
 
 def cleanup_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Run the task, or check the disks that MAAS erased at the release."""
-    if not checked.by_region(node):
+    if not region_check.by_region(node):
         is_expected = own(node).options.cleaned_by is CleaningBy.REGION
         why = proof.never_from_outside(node, policy) if is_expected else None
-        return checked.unclean(why) if why else tasks.work(node, now, policy, TaskType.CLEANUP_STORAGE)
+        return region_check.unclean(why) if why else tasks.work(node, now, policy, TaskType.CLEANUP_STORAGE)
     return (
         machine.left_alone(node)
         or _not_erased(node, policy)
@@ -64,7 +64,7 @@ def _not_erased(node: Node, policy: Policy) -> Done | None:
     if erase not in LEAVES_DATA:
         return None
     why = f"release.erase of site {node.site} is {erase}, which leaves data on the disks"
-    return Done(reason=why, skipped=why, to=unclean.skipped(node, TaskType.CLEANUP_STORAGE, why))
+    return Done(reason=why, skipped=why, to=cleaning_conditions.skipped(node, TaskType.CLEANUP_STORAGE, why))
 
 
 def _judged(node: Node, policy: Policy) -> Done | Failed | None:
@@ -74,7 +74,7 @@ def _judged(node: Node, policy: Policy) -> Done | Failed | None:
         return None
     verdict = judge(evidence, expected_of(evidence), (DeviceKind.DISK,))
     if isinstance(verdict, Contradicted):
-        return checked.unclean(verdict.why)
+        return region_check.unclean(verdict.why)
     done = Done(reason=f"the check read samples of {len(evidence.devices)} disks")
     return proof.settled(node, policy, done, verdict)
 
@@ -130,7 +130,7 @@ def _test(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _recorded(node: Node, now: datetime, erase: Erase, ran: Ran) -> Settled:
     evidence = reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
     if isinstance(evidence, str):
-        return checked.unclean(f"test {ran.run.script}: {evidence}")
+        return region_check.unclean(f"test {ran.run.script}: {evidence}")
     return StageStep(
         to=with_note(node, evidence=evidence, checked_at=now), reason="farrier has the result of the check"
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy, with_fields, with_workflow
-from farrier.handlers.node.workflow import proof, unclean
+from farrier.handlers.node.changes import Policy, with_fields, with_workflow
+from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.workflow import cleaning_conditions, proof
 from farrier.model.node.snapshot import Node
 from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.workflow import DecommissionMode
@@ -22,7 +22,7 @@ def complete(node: Node, policy: Policy) -> Node:
         return with_fields(ended, status=N.DELETED, conditions=())
     if workflow.mode is DecommissionMode.REIMAGE:
         return with_fields(ended, redeploying=not workflow.options.retire)
-    is_clean = not unclean.is_marked(node) and proof.not_to_return(node, policy) is None
+    is_clean = not cleaning_conditions.is_marked(node) and proof.not_to_return(node, policy) is None
     fit = node.ever_onboarded and is_clean and not node.is_bare
     returns = fit and not workflow.options.retire
     return with_fields(ended, status=N.OFFLINE) if returns else ended

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Done, Policy, StageResult, with_fields
+from farrier.handlers.node.changes import Done, Policy, StageResult, with_fields
+from farrier.handlers.node.decommission.entry import IN_SERVICE
 from farrier.handlers.node.workflow import tasks
 from farrier.model.node.snapshot import Node, TaskType
 from farrier.model.node.status import NodeStatus as N

@@ -6,8 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     Policy,
@@ -16,6 +15,7 @@ from farrier.handlers.node.moves import (
     ended_with_the_workflow,
     with_fields,
 )
+from farrier.handlers.node.decommission.entry import IN_SERVICE
 from farrier.handlers.node.workflow import tasks
 from farrier.model.node.snapshot import Node, StopRequest, TaskType
 from farrier.model.node.status import NodeStatus as N

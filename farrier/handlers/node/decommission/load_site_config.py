@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.decommission import adopted
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult
+from farrier.handlers.node.decommission import observed_stages
+from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.decommission.machine import left_alone
-from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
@@ -22,7 +22,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"site {node.site}: {us.username[:64]!r}, the user of the API key, is not an administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
-    done = adopted.goal_shown(node, now, policy, *adopted.left(own(node))) or left_alone(node)
+    done = observed_stages.goal_shown(node, now, policy, *observed_stages.left(own(node))) or left_alone(node)
     if done is not None:  # no stage needs MAAS
         return done
     if policy.maas_of(node) is None:

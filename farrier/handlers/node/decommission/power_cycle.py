@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import StageStep, Waiting, attempt_began_at, with_fields, with_note
+from farrier.handlers.node.changes import StageStep, Waiting, attempt_began_at, with_fields, with_note
 from farrier.model.maas.scripts import TestRun
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.evidence import PowerCycle

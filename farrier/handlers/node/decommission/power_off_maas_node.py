@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from farrier.handlers.node.decommission import adopted
+from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.decommission import machine as machines
+from farrier.handlers.node.decommission import observed_stages
 from farrier.handlers.node.decommission.machine import in_use, left_alone, unlock
-from farrier.handlers.node.decommission.pointless import pointless
+from farrier.handlers.node.decommission.skipped_tasks import pointless
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, Waiting
 from farrier.model.maas.changes import PowerOff
 from farrier.model.maas.reading import BEING_RELEASED, Machine
 from farrier.model.node.snapshot import Node
@@ -34,7 +34,7 @@ def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResul
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (
         left_alone(node)
-        or adopted.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
+        or observed_stages.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
         or machines.unseen(node, _POWER_OFF)
         or _still_on(node)
         or region.with_machine(node, policy, partial(_decide, node, now), name="power_off_maas_node", absent=gone)

@@ -12,13 +12,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase
-from farrier.handlers.node.decommission import adopted
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, Waiting, is_late, with_note
 from farrier.handlers.node.decommission import machine as machines
+from farrier.handlers.node.decommission import observed_stages
+from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.decommission.machine import S, in_use, left_alone, unlock
-from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.maas import lost_power, region
 from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, is_late, with_note
 from farrier.model.maas.changes import Abort, MarkBroken, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine
 from farrier.model.node.failures import FailureClass
@@ -60,8 +60,8 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    done = adopted.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
-    return _given_back(node, done) if done is not None and adopted.is_given_back(node.maas) else done
+    done = observed_stages.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
+    return _given_back(node, done) if done is not None and observed_stages.is_given_back(node.maas) else done
 
 
 def _never_erased(node: Node, now: datetime, policy: Policy) -> StageResult | None:

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from farrier.handlers.node.changes import Done, Policy, StageResult, StageStep, with_fields
 from farrier.handlers.node.decommission import by_bmc
-from farrier.handlers.node.decommission.pointless import pointless
-from farrier.handlers.node.moves import Done, Policy, StageResult, StageStep, with_fields
+from farrier.handlers.node.decommission.skipped_tasks import pointless
 from farrier.handlers.node.workflow import tasks
 from farrier.model.node.snapshot import Node, TaskType
 from farrier.model.node.status import NodeStatus as N

@@ -10,13 +10,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.decommission import adopted
+from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, with_fields
 from farrier.handlers.node.decommission import machine as machines
+from farrier.handlers.node.decommission import observed_stages
+from farrier.handlers.node.decommission.entry import back_to_removing, own
 from farrier.handlers.node.decommission.machine import in_use, unlock
-from farrier.handlers.node.decommission.own import back_to_removing, own
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, with_fields
 from farrier.model.maas.changes import Delete
 from farrier.model.maas.reading import BEING_RELEASED, Machine
 from farrier.model.node.snapshot import Node
@@ -39,7 +39,7 @@ def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult
 
 
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    done = adopted.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
+    done = observed_stages.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
     return None if done is None else replace(done, to=_removed(node).to)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
+from farrier.handlers.node.changes import Done, Failed, Policy, StageResult
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node
 from farrier.model.node.status import NodeStatus as N

@@ -9,11 +9,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.decommission import checked
+from farrier.handlers.node.changes import Done, Failed, Policy, StageResult
+from farrier.handlers.node.decommission import region_check
 from farrier.handlers.node.decommission.clean_check import expected_of
-from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
-from farrier.handlers.node.workflow import proof, tasks, unclean
+from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.node.evidence import DeviceKind, judge
 from farrier.model.node.snapshot import Node, TaskType
 
@@ -23,19 +23,19 @@ _MEMORY = (DeviceKind.GPU, DeviceKind.HOST_MEMORY)
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Run the task, or judge the power cycle. The mark of an earlier scrub that was skipped by force is cleared only
     when a scrub has finished."""
-    if checked.by_region(node):
-        return checked.again(node) or _cleared(node, policy)
+    if region_check.by_region(node):
+        return region_check.again(node) or _cleared(node, policy)
     result = tasks.work(node, now, policy, TaskType.SCRUB_GPU)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=unclean.scrubbed(result.to or node))
+        return replace(result, to=cleaning_conditions.scrubbed(result.to or node))
     return result
 
 
 def _cleared(node: Node, policy: Policy) -> Done | Failed:
     evidence = own(node).memo.evidence
     if evidence is None:
-        return checked.unchecked(node)
-    done = Done(reason="the BMC showed a power cycle of the machine", to=unclean.scrubbed(node))
+        return region_check.unchecked(node)
+    done = Done(reason="the BMC showed a power cycle of the machine", to=cleaning_conditions.scrubbed(node))
     if evidence.power_cycle is None:
         done = Done(reason="the BMC did not show a power cycle, so nothing shows that the memory was cleared")
     return proof.settled(node, policy, done, judge(evidence, expected_of(evidence), _MEMORY))

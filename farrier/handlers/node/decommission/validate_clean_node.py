@@ -6,11 +6,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.decommission import checked
+from farrier.handlers.node.changes import Done, Failed, Policy, StageResult
+from farrier.handlers.node.decommission import region_check
 from farrier.handlers.node.decommission.clean_check import expected_of
-from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
-from farrier.handlers.node.workflow import proof, tasks, unclean
+from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.node.evidence import Contradicted, DeviceKind, judge
 from farrier.model.node.snapshot import Node, TaskType
 
@@ -18,21 +18,23 @@ from farrier.model.node.snapshot import Node, TaskType
 def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Run the task, or judge all of the evidence. A finished validation ends the condition of an earlier validation
     that failed."""
-    if checked.by_region(node):
-        return checked.again(node) or _judged(node, policy)
+    if region_check.by_region(node):
+        return region_check.again(node) or _judged(node, policy)
     result = tasks.work(node, now, policy, TaskType.VALIDATE_CLEAN)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=proof.with_proof(unclean.validated(result.to or node)))
+        return replace(result, to=proof.with_proof(cleaning_conditions.validated(result.to or node)))
     return result
 
 
 def _judged(node: Node, policy: Policy) -> Done | Failed:
     evidence = own(node).memo.evidence
     if evidence is None:
-        return checked.unchecked(node)
+        return region_check.unchecked(node)
     verdict = judge(evidence, expected_of(evidence), tuple(DeviceKind))
     if isinstance(verdict, Contradicted):
-        return checked.unclean(verdict.why)
-    done = Done(reason="the check of the released machine found its disks erased", to=unclean.validated(node))
+        return region_check.unclean(verdict.why)
+    done = Done(
+        reason="the check of the released machine found its disks erased", to=cleaning_conditions.validated(node)
+    )
     result = proof.settled(node, policy, done, verdict)
     return replace(result, to=proof.with_proof(result.to or node)) if isinstance(result, Done) else result

@@ -6,11 +6,11 @@ from typing import assert_never
 
 import msgspec
 
-from farrier.handlers.node.bmc import probing, switching
+from farrier.handlers.node.bmc import power_switch, probing
 from farrier.handlers.node.bmc.logins import counted, missing_detail, target_of, waits_for_others
+from farrier.handlers.node.changes import with_fields
 from farrier.handlers.node.intents.reply import Accept, KeepPending, Reject, Reply, Request
-from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.workflow.failing import adoption_cut_short, adoption_stopped
+from farrier.handlers.node.workflow.failure import adoption_cut_short, adoption_stopped
 from farrier.handlers.node.workflow.onboarding_adopt import back_to_the_gate, given_up
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents.actions import IN_USE, Action
@@ -108,7 +108,7 @@ def set_power(request: Request) -> Reply:
     action is sent."""
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
-    if switching.is_busy(node.bmc):
+    if power_switch.is_busy(node.bmc):
         return KeepPending(reason="farrier is already switching the power")
     fault = _fault_of_power(params)
     if fault is not None:
@@ -123,14 +123,14 @@ def set_power(request: Request) -> Reply:
             reason=f"{_ACTION} {params.power}: farrier has never identified the machine behind the BMC",
             instead=(_MANAGE,),
         )
-    wanted = switching.requested(node, now, request.config, params, intent=request.intent.id)
-    begun = switching.begin(node.bmc, wanted)
+    wanted = power_switch.requested(node, now, request.config, params, intent=request.intent.id)
+    begun = power_switch.begin(node.bmc, wanted)
     if isinstance(begun, Wait):
         if waits_for_others(begun):
             return KeepPending(reason=begun.reason)
         if params.enforce:
-            later = switching.kept(node.bmc, params.power, begun.reason, node.bmc.enforced_at)
-            reason = f"set_power {params.power}: not done yet: {begun.reason}; {switching.keeps_trying()}"
+            later = power_switch.kept(node.bmc, params.power, begun.reason, node.bmc.enforced_at)
+            reason = f"set_power {params.power}: not done yet: {begun.reason}; {power_switch.keeps_trying()}"
             return Accept(reason=reason, to=with_fields(node, bmc=later))
         return Reject(reason=f"{_ACTION} {params.power}: {begun.reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from farrier.handlers.node.changes import with_fields, with_note
 from farrier.handlers.node.intents.reply import Accept, Reply, Request
-from farrier.handlers.node.moves import with_fields, with_note
 from farrier.handlers.node.workflow import tasks
 from farrier.model.intents.params import Because
 from farrier.model.node.snapshot import Pause

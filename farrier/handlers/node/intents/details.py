@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from farrier.handlers.node.changes import with_fields
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
-from farrier.handlers.node.moves import with_fields
 from farrier.model.intents.params import Unset
 from farrier.model.loop.runs import cause_of_intent
 from farrier.model.node.details import DETAILS

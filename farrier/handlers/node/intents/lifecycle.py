@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import with_fields, with_workflow
-from farrier.handlers.node.workflow import compensating, proof, unclean
+from farrier.handlers.node.workflow import cleaning_conditions, compensating, proof
 from farrier.model.intents import params as p
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine import expected
@@ -62,7 +62,7 @@ def reactivate(request: Request) -> Reply:
     """Return the node to `offline`; the node's health decides when it becomes active."""
     node = request.node
     if node.not_scrubbed:
-        return Reject(reason=f"reactivate: {unclean.REFUSAL}")
+        return Reject(reason=f"reactivate: {cleaning_conditions.REFUSAL}")
     if not node.ever_onboarded:
         return Reject(reason="reactivate: no onboarding of this node ever succeeded; onboard or remove it")
     if node.is_bare:

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from farrier.handlers.node.bmc.logins import missing_detail
 from farrier.handlers.node.bmc.probing import recorded
+from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
-from farrier.handlers.node.moves import with_fields, with_workflow
-from farrier.handlers.node.workflow import onboarding_adopt, proof, unclean
+from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt, proof
 from farrier.handlers.node.workflow.stages import started
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents.actions import Action
@@ -36,7 +36,7 @@ def onboard(request: Request) -> Reply:
     if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
     if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
-        return Reject(reason=f"onboard: {unclean.REFUSAL}")
+        return Reject(reason=f"onboard: {cleaning_conditions.REFUSAL}")
     if node.status is N.RETIRED and request.in_maas_as(deployed=True):
         return Reject(
             reason=f"onboard: machine {node.maas_id} is still deployed in MAAS; reactivate the node, or decommission "

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from farrier.handlers.node.changes import unproven_health, with_fields
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
-from farrier.handlers.node.moves import unproven_health, with_fields
 from farrier.model.intents import params as p
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Effect, Source

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from farrier.handlers.node.moves import NodeServices, Policy
+from farrier.handlers.node.changes import NodeServices, Policy
 from farrier.model.advice.recommended import Recommended, alternatives
 from farrier.model.intents.params import Params
 from farrier.model.loop.outcome import Made

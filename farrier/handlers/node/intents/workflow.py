@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from farrier.config.sites import LEAVES_DATA
 from farrier.handlers.node.bmc import probing
+from farrier.handlers.node.changes import with_fields, with_note, with_workflow
 from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.intents.reply import Accept, FinalReply, Reject, Reply, Request
-from farrier.handlers.node.moves import with_fields, with_note, with_workflow
-from farrier.handlers.node.workflow import compensating, proof, tasks, unclean
-from farrier.handlers.node.workflow.failing import fallback, freeze
+from farrier.handlers.node.workflow import cleaning_conditions, compensating, proof, tasks
+from farrier.handlers.node.workflow.failure import fallback, freeze
 from farrier.handlers.node.workflow.stages import continued, counted_anew, started
 from farrier.model.intents import params as p
 from farrier.model.loop.runs import cause_of_intent
@@ -169,7 +169,9 @@ def cancel(request: Request) -> Reply:
     if compensating.has_work(node):
         to = with_fields(compensating.undoing(node, AfterUndo.CANCEL), deleting=False)
         return Accept(reason=f"{workflow.kind} cancelled; the workflow ends when its undo is done", to=to)
-    ended = with_workflow(unclean.given_up(node), status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
+    ended = with_workflow(
+        cleaning_conditions.given_up(node), status=W.CANCELLED, stop_requested=None, next_attempt_at=None
+    )
     return Accept(
         reason=f"{workflow.kind} cancelled",
         to=with_fields(ended, status=fallback(node), deleting=False),

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from farrier.config.sites import Site
 from farrier.errors import CredentialError
-from farrier.handlers.node.moves import Failed, NodeServices, Waiting
+from farrier.handlers.node.changes import Failed, NodeServices, Waiting
 from farrier.model.machine import bootstrap
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node

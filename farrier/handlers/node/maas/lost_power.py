@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from farrier.handlers.node.moves import Policy, attempt_began_at, has_fresh_power
+from farrier.handlers.node.changes import Policy, attempt_began_at, has_fresh_power
 from farrier.model.maas.reading import Machine
 from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.observation import MaasObservation

@@ -17,9 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from farrier.handlers.node.maas import region
-from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Failed,
     Policy,
     Settled,
@@ -30,6 +28,8 @@ from farrier.handlers.node.moves import (
     listed,
     with_note,
 )
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Abort
 from farrier.model.maas.changes import TestMachine as Ask
 from farrier.model.maas.reading import Machine

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias, assert_never
 
 from farrier.config.sites import Site
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Failed,
     NodeServices,
     Policy,

@@ -13,12 +13,12 @@ from datetime import datetime
 
 from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult
 from farrier.handlers.node.onboarding.network import uses
-from farrier.handlers.node.onboarding.network.places import RegionPlaces, nearby
+from farrier.handlers.node.onboarding.network.lookup import RegionPlaces, nearby
 from farrier.handlers.node.onboarding.network.plan import MissingChange, SeenNetwork, plan
-from farrier.handlers.node.onboarding.preparing import unready
+from farrier.handlers.node.onboarding.preparation import unready
 from farrier.model.maas.reading import Machine, StatusNumber
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node.changes import Failed, Policy, Settled, StageResult, StageStep, at_stage, with_note
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Failed, Policy, Settled, StageResult, StageStep, at_stage, with_note
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.handlers.node.onboarding.deploy_failure import DeployCause, DeployFailure, classify
 from farrier.model.maas.reading import Machine
 from farrier.model.maas.reading import StatusNumber as S
@@ -34,9 +34,9 @@ _TO_JUDGE = (
 
 def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Begin another deployment, or fail with the cause. The result is never `Done`."""
-    if detour.is_another_attempt(node.live):
+    if deployment.is_another_attempt(node.live):
         # The first attempt after an intent has number one; automatic attempts continue the count.
-        base = detour.with_reset_counters(node) if node.live.attempt == 1 else node
+        base = deployment.with_reset_counters(node) if node.live.attempt == 1 else node
         return StageStep(
             to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the machine is being deployed again",
@@ -47,11 +47,11 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
             to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
             return StageStep(to=to, reason="the deployment succeeded after all")
         if machine.status not in _TO_JUDGE:
-            return detour.disagrees(machine, "after its deployment failed")
-        events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
+            return deployment.disagrees(machine, "after its deployment failed")
+        events = await client.events(system_id=machine.system_id, limit=deployment.MOST_EVENTS)
         scripts = await client.results(machine.system_id, "installation")
         number = node.live.memo.deploys
-        failure = classify(machine, events, scripts, comment=detour.comment(node, number))
+        failure = classify(machine, events, scripts, comment=deployment.comment(node, number))
         return _judged(node, policy, machine, failure)
 
     return region.with_machine(node, policy, decide, name="classify", reads_only=True)
@@ -59,7 +59,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
 
 def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure) -> Settled:
     if machine.status == S.ALLOCATED and failure.cause is not DeployCause.POWER:
-        return detour.disagrees(machine, "because the deployment was aborted in MAAS")
+        return deployment.disagrees(machine, "because the deployment was aborted in MAAS")
     if failure.cause is DeployCause.DATASOURCE:
         return _without_datasource(node, policy, failure)
     if machine.status == S.DEPLOYING:

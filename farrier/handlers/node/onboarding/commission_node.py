@@ -12,10 +12,10 @@ from datetime import datetime
 from functools import partial
 
 from farrier.config.sites import CommissionSite
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
-from farrier.handlers.node.onboarding.preparing import PASSED, deployed_before, failed_testing, quoted
+from farrier.handlers.node.onboarding.preparation import PASSED, deployed_before, failed_testing, quoted
 from farrier.model.maas.changes import Commission
 from farrier.model.maas.reading import BEING_RELEASED, BlockDevice, MaasStatus, Machine, StatusNumber
 from farrier.model.node.failures import FailureClass

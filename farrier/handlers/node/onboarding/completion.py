@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import ended_with_the_workflow, with_fields, with_workflow
-from farrier.handlers.node.workflow import onboarding_adopt, unclean
+from farrier.handlers.node.changes import ended_with_the_workflow, with_fields, with_workflow
+from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.snapshot import Bmc, Node
 from farrier.model.node.status import NodeStatus as N
@@ -21,7 +21,7 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     done = with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None)
     ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True)
     if node.live.mode is OnboardingMode.DEPLOY:
-        ended = unclean.installed(ended)
+        ended = cleaning_conditions.installed(ended)
     ended = ended_with_the_workflow(ended)
     if node.status is N.RETIRED:
         return with_fields(ended, status=N.OFFLINE)

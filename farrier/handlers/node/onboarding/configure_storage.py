@@ -14,9 +14,9 @@ from functools import partial
 from typing import assert_never
 
 from farrier.config.sites import Layout, StorageSite
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, listed
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
-from farrier.handlers.node.onboarding.preparing import unready
+from farrier.handlers.node.onboarding.preparation import unready
 from farrier.model.maas.changes import SetBootDisk, SetStorageLayout
 from farrier.model.maas.reading import BlockDevice, DiskPartition, Filesystem, Machine, StatusNumber
 from farrier.model.node.failures import FailureClass

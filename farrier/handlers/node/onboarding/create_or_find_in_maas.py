@@ -12,8 +12,7 @@ import re
 from datetime import datetime
 
 from farrier.config.sites import MaasSite
-from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,
@@ -27,10 +26,11 @@ from farrier.handlers.node.moves import (
     with_fields,
     with_note,
 )
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.onboarding import discovery
 from farrier.handlers.node.onboarding.discovery import Clues, FoundMachine
 from farrier.handlers.node.onboarding.power_credential import power_credential
-from farrier.handlers.node.onboarding.preparing import PASSED
+from farrier.handlers.node.onboarding.preparation import PASSED
 from farrier.handlers.node.workflow.onboarding_adopt import adopts
 from farrier.model.credential import Credential
 from farrier.model.maas.changes import NewMachine, PowerAccess, UpdateMachine

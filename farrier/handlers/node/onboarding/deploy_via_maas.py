@@ -11,9 +11,7 @@ from datetime import datetime
 from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
-from farrier.handlers.node.maas import bootstrap, cloud_init, region
-from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,
@@ -26,7 +24,9 @@ from farrier.handlers.node.moves import (
     at_stage,
     with_note,
 )
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.maas import bootstrap, cloud_init, region
+from farrier.handlers.node.maas.region import Send
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import Deploy
 from farrier.model.maas.reading import BEING_RELEASED, Event, Machine
 from farrier.model.maas.reading import StatusNumber as S
@@ -46,11 +46,11 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
     async def act(services: NodeServices) -> Settled:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
             if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
-                return _found(node, machine, await detour.last_start(client, machine.system_id))
+                return _found(node, machine, await deployment.last_start(client, machine.system_id))
             if machine.status in BEING_RELEASED:
                 return Waiting(reason=f"waits until MAAS finishes its current work: {machine.status_name}")
             if machine.status not in _DEPLOYABLE:
-                return detour.disagrees(machine, "from which it cannot be deployed")
+                return deployment.disagrees(machine, "from which it cannot be deployed")
             return await _deployment(services, node, now, region.site_of(node, policy))
 
         asked = region.with_machine(node, policy, decide, name="deploy")
@@ -63,16 +63,16 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     """Handle a machine that has a deployment. The deployment belongs to this workflow if the machine's last deployment
     request has the workflow's comment."""
     number, disowned = node.live.memo.deploys, node.live.memo.disowned
-    lost = newest is not None and newest.carries(detour.comment(node, number + 1))
-    known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
+    lost = newest is not None and newest.carries(deployment.comment(node, number + 1))
+    known = number > disowned and newest is not None and newest.carries(deployment.comment(node, number))
     if not lost and not known:
-        return detour.disagrees(machine, "which this onboarding did not request")
+        return deployment.disagrees(machine, "which this onboarding did not request")
     if machine.status == S.FAILED_DEPLOYMENT:
         if lost:
-            failed = detour.to_classification(_asked(node, _earliest(node, newest)))
+            failed = deployment.to_classification(_asked(node, _earliest(node, newest)))
             return StageStep(to=failed, reason="the deployment was already requested and failed")
         return StageStep(
-            to=at_stage(detour.with_reset_counters(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
+            to=at_stage(deployment.with_reset_counters(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the last deployment failed; its failure is classified",
         )
     if lost:
@@ -100,7 +100,7 @@ async def _deployment(services: NodeServices, node: Node, now: datetime, site: S
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     change = Deploy(
         user_data=user_data,
-        comment=detour.comment(node, number),
+        comment=deployment.comment(node, number),
         distro_series=site.deploy.distro_series,
         hwe_kernel=site.deploy.hwe_kernel,
         enable_hw_sync=site.deploy.hardware_sync,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from farrier.handlers.node.bmc.logins import split
-from farrier.handlers.node.moves import Failed
+from farrier.handlers.node.changes import Failed
 from farrier.model.maas.changes import LookUp
 from farrier.model.maas.reading import HardwareInfo, MaasError, MaasFailure, Machine, PowerAddress
 from farrier.model.machine import identity

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node.changes import Done, Policy, Settled, StageResult
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import Done, Policy, Settled, StageResult
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import UpdateMachine
 from farrier.model.maas.reading import Machine
 from farrier.model.maas.reading import StatusNumber as S
@@ -31,7 +31,7 @@ def ensure_hardware_sync_configured(node: Node, now: datetime, policy: Policy) -
 
 async def _decided(machine: Machine, _client: MaasClient) -> Settled | Send:
     if machine.status != S.DEPLOYED:
-        return detour.disagrees(machine, "after it was deployed")
+        return deployment.disagrees(machine, "after it was deployed")
     if machine.enable_hw_sync:
         return Done(reason="hardware sync is configured")
     then = Done(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, listed
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
-from farrier.handlers.node.onboarding.network.places import RegionPlaces, same_network
-from farrier.handlers.node.onboarding.preparing import unready
+from farrier.handlers.node.onboarding.network.lookup import RegionPlaces, same_network
+from farrier.handlers.node.onboarding.preparation import unready
 from farrier.model.maas.changes import LinkMode, LinkSubnet
 from farrier.model.maas.reading import Interface, Machine, StatusNumber, Subnet
 from farrier.model.node.failures import FailureClass

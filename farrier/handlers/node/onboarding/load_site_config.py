@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.workflow.onboarding_adopt import adopts
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.management import Management

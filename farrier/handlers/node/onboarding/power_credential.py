@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from farrier.errors import CredentialError
 from farrier.handlers.node.bmc.logins import missing_detail, target_of
-from farrier.handlers.node.moves import Failed, NodeServices, Waiting
+from farrier.handlers.node.changes import Failed, NodeServices, Waiting
 from farrier.model.credential import Credential
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.maas import region
-from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Policy,
     Settled,
     StageResult,
@@ -21,7 +19,9 @@ from farrier.handlers.node.moves import (
     attempt_began_at,
     with_note,
 )
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import Abort, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine
 from farrier.model.maas.reading import StatusNumber as S
@@ -43,7 +43,7 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
         decided = _decided(node, now, machine)
         if isinstance(decided, Send) and not await _may_undo(client, node, machine):
             why = "by a deployment that this onboarding did not request"
-            return detour.disagrees(machine, why)
+            return deployment.disagrees(machine, why)
         return decided
 
     return region.with_machine(node, policy, decide, name="recover")
@@ -54,7 +54,7 @@ async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
     farrier's key. So only two kinds of deployments may be undone: deployments of this workflow, and deployments that
     the workflow adopted at an operator's request."""
     known = node.live.memo
-    return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
+    return not known.has_deployed or await deployment.is_ours(client, node, machine.system_id)
 
 
 def _waits(node: Node) -> bool:
@@ -89,7 +89,7 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.status in _RELEASABLE:
         release = Release(comment=region.comment(node, f"release after deploy {number}"))
         return Send(change=release, reason="release the machine", then=_asked(node, now, _RELEASE))
-    return detour.disagrees(machine, "while farrier released it")
+    return deployment.disagrees(machine, "while farrier released it")
 
 
 def _asked(node: Node, now: datetime, what: str) -> StageStep:

@@ -10,8 +10,7 @@ from datetime import datetime
 from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
-from farrier.handlers.node.maas import bootstrap, cloud_init, region
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,
@@ -22,6 +21,7 @@ from farrier.handlers.node.moves import (
     Waiting,
     with_note,
 )
+from farrier.handlers.node.maas import bootstrap, cloud_init, region
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node

@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node.bmc.logins import missing_detail
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,

@@ -10,8 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.config.sites import Site
-from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     NodeServices,
@@ -24,7 +23,8 @@ from farrier.handlers.node.moves import (
     is_late,
     unproven_health,
 )
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.onboarding import deployment
 from farrier.handlers.node.onboarding.deploy_failure import post_install
 from farrier.handlers.node.workflow import proof
 from farrier.model.loop.outcome import EndsBy
@@ -57,7 +57,7 @@ def _contradicted(node: Node) -> Failed | None:
     if node.maas_id is None:
         return None
     if _deployed_it(node):
-        return detour.contradicted(node)
+        return deployment.contradicted(node)
     seen = region.latest(node)
     return region.gone(node) if seen is not None and seen.status is None else None
 
@@ -145,10 +145,10 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
         events: tuple[Event, ...] = ()
         try:
             async with services.maas.slot(site.name, node.id) as client:
-                events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
+                events = await client.events(system_id=node.maas_id, limit=deployment.MOST_EVENTS)
         except MaasError:
             pass  # the stage fails even without the events
-        said = post_install(events, comment=detour.comment(node, node.live.memo.deploys))
+        said = post_install(events, comment=deployment.comment(node, node.live.memo.deploys))
         detail = waited.reason if said is None else f"{waited.reason}; events in MAAS since its first boot: {said}"
         if dead:
             detail += "; the token in the user data has expired, and only another deployment has a new token"

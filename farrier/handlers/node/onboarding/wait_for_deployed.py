@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from farrier.handlers.node.changes import Done, Policy, StageResult, StageStep, Waiting, with_note
 from farrier.handlers.node.maas import lost_power, region
-from farrier.handlers.node.moves import Done, Policy, StageResult, StageStep, Waiting, with_note
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.reading import StatusNumber as S
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.snapshot import Node
@@ -42,17 +42,17 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.status == S.DEPLOYED:
         return Done(reason="MAAS reports deployed", to=_noted(node, seen))
     if seen.status == S.DEPLOYING:
-        if detour.is_overdue(node, now, policy):
-            return StageStep(to=detour.to_classification(node), reason="the deployment takes too long")
+        if deployment.is_overdue(node, now, policy):
+            return StageStep(to=deployment.to_classification(node), reason="the deployment takes too long")
         if lost_power.is_lost(node, now, policy, seen):
             return StageStep(
-                to=detour.to_classification(node), reason="MAAS deploys the machine, but did not switch it on"
+                to=deployment.to_classification(node), reason="MAAS deploys the machine, but did not switch it on"
             )
         return Waiting(reason=f"waits for MAAS to deploy the machine: {_phase(seen)}", timed=False)
     reason = _ENDED.get(seen.status)
     if reason is not None:
-        return StageStep(to=detour.to_classification(node), reason=reason)
-    return detour.disagrees(seen, "while farrier deployed it")
+        return StageStep(to=deployment.to_classification(node), reason=reason)
+    return deployment.disagrees(seen, "while farrier deployed it")
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from farrier.handlers.node.changes import Done, Failed, Policy, StageResult, Waiting, is_late
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, is_late
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node.snapshot import Node
@@ -32,7 +32,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
         return Done(
             reason="the site does not use hardware sync", skipped=f"site {site.name} has deploy.hardware_sync off"
         )
-    contradiction = detour.contradicted(node)
+    contradiction = deployment.contradicted(node)
     if contradiction is not None:
         return contradiction
     seen = region.latest(node)

@@ -12,10 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from farrier.handlers.node.maas import lost_power, ready_test, region
-from farrier.handlers.node.maas.ready_test import Ran, Test
-from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Done,
     Failed,
     Policy,
@@ -26,7 +23,10 @@ from farrier.handlers.node.moves import (
     at_stage,
     with_note,
 )
-from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
+from farrier.handlers.node.maas import lost_power, ready_test, region
+from farrier.handlers.node.maas.ready_test import Ran, Test
+from farrier.handlers.node.maas.region import Send
+from farrier.handlers.node.onboarding.preparation import PASSED, failed_testing, quoted
 from farrier.model.maas.changes import Abort
 from farrier.model.maas.reading import MaasStatus, Machine, StatusNumber
 from farrier.model.machine.observation import MaasObservation

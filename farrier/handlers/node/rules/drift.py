@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from farrier.handlers.node.changes import Policy
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Policy
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine import expected
 from farrier.model.machine.observation import CONFIRMED_AFTER, MaasObservation

@@ -17,7 +17,7 @@ import msgspec
 
 from farrier.handlers.node.bmc import probing, rotation
 from farrier.handlers.node.bmc.logins import has_try, missing_detail, tries_after, tries_before
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Change,
     Decision,
     NodeServices,

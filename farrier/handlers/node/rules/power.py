@@ -15,7 +15,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from farrier.errors import CredentialError
-from farrier.handlers.node.bmc import probing, rotation, switching
+from farrier.handlers.node.bmc import power_switch, probing, rotation
 from farrier.handlers.node.bmc.logins import (
     LONGEST_PATIENCE,
     SECOND_LOGIN_AFTER,
@@ -26,7 +26,7 @@ from farrier.handlers.node.bmc.logins import (
     target_of_address,
     tries_before,
 )
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Change,
     Decision,
     NodeServices,
@@ -64,7 +64,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
         return None
     bmc = node.bmc
     if bmc.switching is not None:
-        return switching.proceed(node, now, config)
+        return power_switch.proceed(node, now, config)
     if bmc.asked_at is not None:
         return probing.begin_verify(node, now, reason="manage was requested", cause="rule: manage")
     due = next_read(node, config)
@@ -75,7 +75,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
         return watched or Wait(reason=_unreadable(bmc), ends_by=ends_by(bmc.sync_failure), requeue_after=due - now)
     if bmc.desired_power in (None, bmc.power):
         return DoNothing(requeue_after=due - now)
-    enforced = switching.enforce(node, now, config)
+    enforced = power_switch.enforce(node, now, config)
     if isinstance(enforced, Wait):
         return replace(enforced, requeue_after=min(enforced.requeue_after or due - now, due - now))
     return enforced or DoNothing(requeue_after=due - now)
@@ -93,7 +93,7 @@ def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
-        return switching.doubt(node)
+        return power_switch.doubt(node)
     if not has_try(node.bmc) and (step != READ or isinstance(counted(node.bmc, now), Wait)):
         return None
     return _unseen(node, now)

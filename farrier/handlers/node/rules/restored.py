@@ -13,12 +13,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from farrier.handlers.node.changes import Decision, Policy, transition, with_fields, with_note, with_workflow
 from farrier.handlers.node.intents.reply import Accept, Reject, Request, Respond
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Decision, Policy, transition, with_fields, with_note, with_workflow
 from farrier.handlers.node.rules import management, power
-from farrier.handlers.node.workflow import tasks, unclean
-from farrier.handlers.node.workflow.failing import fallback
+from farrier.handlers.node.workflow import cleaning_conditions, tasks
+from farrier.handlers.node.workflow.failure import fallback
 from farrier.model.intents import actions
 from farrier.model.intents.acceptance import Allowed
 from farrier.model.intents.actions import Action
@@ -168,7 +168,7 @@ def _ended(node: Node) -> Decision:
     if node.workflow is None:
         return _lifted(node, to, reason)
     ended = with_workflow(
-        unclean.given_up(to), status=W.CANCELLED, stop_requested=None, next_attempt_at=None, after_undo=None
+        cleaning_conditions.given_up(to), status=W.CANCELLED, stop_requested=None, next_attempt_at=None, after_undo=None
     )
     return _lifted(node, ended, reason, *tasks.end_live(node, "the operator ended the workflow after a restore"))
 

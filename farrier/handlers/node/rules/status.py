@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Decision, Policy, transition, unproven_health, vitals, with_fields
+from farrier.handlers.node.changes import Decision, Policy, transition, unproven_health, vitals, with_fields
 from farrier.handlers.node.rules import drift
 from farrier.model.loop.outcome import EndsBy, Transition, Wait
 from farrier.model.machine import health

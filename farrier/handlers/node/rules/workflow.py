@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Decision,
     Done,
     Failed,
@@ -30,7 +30,7 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.workflow import proof
 from farrier.handlers.node.workflow.compensating import compensate
-from farrier.handlers.node.workflow.failing import fail, freeze, settle_stop
+from farrier.handlers.node.workflow.failure import fail, freeze, settle_stop
 from farrier.handlers.node.workflow.stages import advanced, run_stage, started
 from farrier.model.loop.outcome import EndsBy, Wait
 from farrier.model.node.failures import BY_THE_REGION, UNCOUNTED, FailureClass, needs_operator

@@ -10,9 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.maas import region
-from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Decision,
     Done,
     Failed,
@@ -32,9 +30,11 @@ from farrier.handlers.node.moves import (
     with_note,
     with_workflow,
 )
-from farrier.handlers.node.onboarding import detour, discovery
-from farrier.handlers.node.workflow import unclean
-from farrier.handlers.node.workflow.failing import fallback, freeze
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
+from farrier.handlers.node.onboarding import deployment, discovery
+from farrier.handlers.node.workflow import cleaning_conditions
+from farrier.handlers.node.workflow.failure import fallback, freeze
 from farrier.model.loop.outcome import Wait
 from farrier.model.maas.changes import Abort, LookUp, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
@@ -124,7 +124,7 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
         return waits
 
     async def decided(machine: Machine, client: MaasClient) -> Settled | Send:
-        ours = machine.status in _HELD and await detour.is_ours(client, node, machine.system_id)
+        ours = machine.status in _HELD and await deployment.is_ours(client, node, machine.system_id)
         return decide(node, machine, now, ours=ours)
 
     return region.with_machine(node, policy, decided, name="undo")
@@ -296,7 +296,7 @@ def _undone(node: Node, done: Done) -> Outcome:
 
 
 def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
-    ended = with_workflow(unclean.given_up(node), status=W.CANCELLED, after_undo=None)
+    ended = with_workflow(cleaning_conditions.given_up(node), status=W.CANCELLED, after_undo=None)
     return transition(node, with_fields(ended, status=fallback(node)), reason=reason, cause=CAUSE, writes=writes)
 
 

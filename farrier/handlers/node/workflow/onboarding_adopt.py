@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node.bmc.logins import counted
-from farrier.handlers.node.moves import Change, at_stage, transition, with_fields, with_workflow
+from farrier.handlers.node.changes import Change, at_stage, transition, with_fields, with_workflow
 from farrier.model.loop.outcome import Wait
 from farrier.model.node.management import Management as M
 from farrier.model.node.snapshot import Node, Onboarding

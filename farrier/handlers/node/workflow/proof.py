@@ -12,8 +12,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Done, Failed, Policy, with_fields, with_note
-from farrier.handlers.node.workflow import unclean
+from farrier.handlers.node.changes import Done, Failed, Policy, with_fields, with_note
+from farrier.handlers.node.workflow import cleaning_conditions
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.node import evidence
 from farrier.model.node.evidence import (
@@ -98,10 +98,10 @@ def settled(node: Node, policy: Policy, done: Done, verdict: Verdict | None) -> 
     to = done.to or node
     if isinstance(verdict, Proven):
         judged, said = Judged(stage, by=verdict.by), f"proven by the {verdict.by}"
-        to = unclean.proven(to, stage)
+        to = cleaning_conditions.proven(to, stage)
     else:
         judged, said = Judged(stage, why=verdict.why), f"unproven: {verdict.why}"
-        to = unclean.unproven(to, stage, verdict.why)
+        to = cleaning_conditions.unproven(to, stage, verdict.why)
     kept = tuple(each for each in _own(to).memo.judged if each.stage != stage)
     return replace(done, to=with_note(to, judged=(*kept, judged)), reason=f"{done.reason}; {said}")
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from farrier.handlers.node.changes import Done, Policy, Stage, StageResult, Waiting, with_workflow
 from farrier.handlers.node.decommission.cleanup_secrets import cleanup_secrets
 from farrier.handlers.node.decommission.cleanup_storage import cleanup_storage
 from farrier.handlers.node.decommission.completion import complete as decommissioned
@@ -27,7 +28,6 @@ from farrier.handlers.node.decommission.retire_gpuaas_node import retire_gpuaas_
 from farrier.handlers.node.decommission.scrub_gpu import scrub_gpu
 from farrier.handlers.node.decommission.validate_clean_node import validate_clean_node
 from farrier.handlers.node.maas.region import elsewhere
-from farrier.handlers.node.moves import Done, Policy, Stage, StageResult, Waiting, with_workflow
 from farrier.handlers.node.onboarding.apply_roce_phase2 import apply_roce_phase2
 from farrier.handlers.node.onboarding.classify_deploy_failure import classify_deploy_failure
 from farrier.handlers.node.onboarding.commission_node import commission_node

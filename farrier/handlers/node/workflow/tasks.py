@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.decommission.pointless import pointless
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended, reachable
-from farrier.handlers.node.workflow import proof, unclean
+from farrier.handlers.node.changes import Done, Failed, Policy, StageResult, Waiting, attended, reachable
+from farrier.handlers.node.decommission.skipped_tasks import pointless
+from farrier.handlers.node.workflow import cleaning_conditions, proof
 from farrier.model.node.evidence import Require
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import NO_TIME, Decommission, Node, Task, TaskType
@@ -142,7 +142,7 @@ def _by_force(node: Node, task: Task) -> StageResult:
     why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
     return Done(
         reason=f"task {task.id} ({task.type}) was cancelled: {why}",
-        to=unclean.skipped(node, task.type, f"task {task.type} was cancelled, {why}"),
+        to=cleaning_conditions.skipped(node, task.type, f"task {task.type} was cancelled, {why}"),
         skipped=why,
         writes=(EndTask(task.id, T.CANCELLED, _FORCED),),
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from farrier import agent
 from farrier.config.sites import Erase, ReleaseSite
-from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting, with_fields, with_note, with_workflow
+from farrier.handlers.node.changes import Done, Failed, StageStep, Waiting, with_fields, with_note, with_workflow
 from farrier.model.maas.scripts import Text
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.evidence import DeviceResult

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config.sites import CleaningSite
-from farrier.handlers.node.moves import Done, Failed, with_fields, with_note, with_workflow
+from farrier.handlers.node.changes import Done, Failed, with_fields, with_note, with_workflow
 from farrier.model.node.conditions import UNPROVEN
 from farrier.model.node.evidence import By, Cleaned, PowerCycle, Require
 from farrier.model.node.failures import FailureClass as F

@@ -8,7 +8,7 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.config.sites import CleaningSite
-from farrier.handlers.node.moves import Done, with_fields
+from farrier.handlers.node.changes import Done, with_fields
 from farrier.model.node.conditions import UNPROVEN, Effect
 from farrier.model.node.evidence import (
     By,

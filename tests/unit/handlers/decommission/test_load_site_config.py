@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import ServiceCall, with_fields
+from farrier.handlers.node.changes import ServiceCall, with_fields
 from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.snapshot import WorkflowOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import Done, Failed, StageStep, with_fields
+from farrier.handlers.node.changes import Done, Failed, StageStep, with_fields
 from farrier.model.node.conditions import DISAGREEMENT, DRAIN_FAILED, Source, stated
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.snapshot import StopRequest, TaskStatus, TaskType, WorkflowOptions

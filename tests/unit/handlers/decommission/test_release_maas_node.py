@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase, ReleaseSite
+from farrier.handlers.node.changes import Waiting, with_fields, with_workflow
 from farrier.handlers.node.decommission.release_maas_node import wanted
-from farrier.handlers.node.moves import Waiting, with_fields, with_workflow
 from farrier.handlers.node.workflow.stages import continued
 from farrier.model.maas.changes import Release
 from farrier.model.machine.bmc import PowerState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.handlers.node.moves import StageStep, with_fields
+from farrier.handlers.node.changes import StageStep, with_fields
 from farrier.model.node.snapshot import Memo, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.status import NodeStatus as N

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import ReleaseSite
-from farrier.handlers.node.moves import StageStep, Waiting, with_fields
+from farrier.handlers.node.changes import StageStep, Waiting, with_fields
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.snapshot import WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D

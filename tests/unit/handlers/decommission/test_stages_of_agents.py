@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.model.node.conditions import NOT_SCRUBBED, VALIDATION_FAILED
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.snapshot import Memo, TaskStatus, TaskType, WorkflowOptions

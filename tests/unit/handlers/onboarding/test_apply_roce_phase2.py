@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node.moves import Failed, StageStep, Waiting
+from farrier.handlers.node.changes import Failed, StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config.burn_in import ValidationSite
-from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields, with_workflow
+from farrier.handlers.node.changes import Done, Failed, Waiting, with_fields, with_workflow
 from farrier.model.maas.scripts import Text
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.stages import OnboardingStage as O

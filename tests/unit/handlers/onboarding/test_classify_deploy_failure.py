@@ -8,7 +8,16 @@ from datetime import timedelta
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import Done, Failed, ServiceCall, Settled, StageStep, Waiting, with_note, with_workflow
+from farrier.handlers.node.changes import (
+    Done,
+    Failed,
+    ServiceCall,
+    Settled,
+    StageStep,
+    Waiting,
+    with_note,
+    with_workflow,
+)
 from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import CommissionSite
-from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.handlers.node.onboarding.commission_node import commission
 from farrier.model.maas.changes import Commission
 from farrier.model.maas.reading import BlockDevice

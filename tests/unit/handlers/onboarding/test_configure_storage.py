@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node.moves import StageStep, Waiting
+from farrier.handlers.node.changes import StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, DiskModel, Fault, Hardware, Nature, Status
+from farrier.sim.maas.components import lay_out
 from farrier.sim.maas.hardware import boss, nvme
-from farrier.sim.maas.inside import lay_out
 from farrier.sim.maas.records import Machine
 from tests.support.maas import COMMISSION
 from tests.support.machines import created

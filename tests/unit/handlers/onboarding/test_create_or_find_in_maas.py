@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.handlers.node.onboarding.create_or_find_in_maas import corrections
 from farrier.handlers.node.onboarding.discovery import Clues, FoundMachine
 from farrier.model.maas import reading as seen_in_maas

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from farrier.handlers.node.changes import with_fields
 from farrier.handlers.node.maas import bootstrap
-from farrier.handlers.node.moves import with_fields
 from farrier.model.intents.actions import Action
 from farrier.model.node.failures import MAX_ATTEMPTS
 from farrier.model.node.snapshot import Agent

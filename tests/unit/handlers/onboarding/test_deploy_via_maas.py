@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config.sites import CloudInitSite, DeploySite
+from farrier.handlers.node.changes import Done, Failed, StageStep, Waiting, with_fields, with_note
 from farrier.handlers.node.maas import bootstrap
-from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting, with_fields, with_note
-from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import Deploy, Release
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
@@ -232,7 +232,7 @@ async def test_a_later_deployment_of_another_client_is_a_disagreement(at: Stand)
 
 async def test_a_deployment_whose_start_is_pages_of_events_back_is_recognised(at: Stand) -> None:
     await at.settle()
-    for _ in range(detour.MOST_EVENTS + 1):
+    for _ in range(deployment.MOST_EVENTS + 1):
         at.region.note(record(at), "Node status event")
     assert isinstance(await at.settle(), Done)
     assert sent(at, "events") == 2 and sent(at, "deploy") == 1

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.handlers.node.onboarding.discovery import FoundMachine, clues, contradiction
 from farrier.model.maas.reading import Machine as Reading
 from farrier.model.node.failures import FailureClass as F

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import NetworkSite
-from farrier.handlers.node.moves import StageStep, Waiting
+from farrier.handlers.node.changes import StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.model.node.workflow import OnboardingMode

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_note
+from farrier.handlers.node.changes import Done, Failed, Settled, Waiting, with_note
 from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status

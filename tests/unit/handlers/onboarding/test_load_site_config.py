@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.handlers.node.moves import Policy, with_fields
+from farrier.handlers.node.changes import Policy, with_fields
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.management import Management
 from farrier.model.node.stages import OnboardingStage as O

@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
-from farrier.handlers.node.onboarding.network.places import RegionPlaces
+from farrier.handlers.node.onboarding.network.lookup import RegionPlaces
 from farrier.handlers.node.onboarding.network.plan import SeenNetwork, plan
 from farrier.model.maas.changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
 from farrier.model.maas.reading import Interface, Link, Subnet, Vlan

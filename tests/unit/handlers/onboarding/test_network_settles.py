@@ -9,7 +9,7 @@ import anyio
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from farrier.handlers.node.moves import Done, Failed
+from farrier.handlers.node.changes import Done, Failed
 from farrier.model.node.failures import FailureClass
 from tests.support.networks import PORTS, changes, links, named, ready
 from tests.support.stages import open_stand

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import InfinibandSite, NetworkSite
-from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, Waiting, with_fields, with_note
+from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, Waiting, with_fields, with_note
 from farrier.model.network.uses import NodeNetworks, PartitionUse, PortUse, SegmentUse
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage

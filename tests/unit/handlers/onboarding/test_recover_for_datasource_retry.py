@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, ServiceCall, StageStep, Waiting, with_note
+from farrier.handlers.node.changes import Done, Failed, ServiceCall, StageStep, Waiting, with_note
 from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.maas.changes import Deploy
 from farrier.model.node.failures import FailureClass

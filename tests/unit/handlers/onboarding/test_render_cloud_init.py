@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite
+from farrier.handlers.node.changes import Done, Failed, Waiting, with_fields, with_note
 from farrier.handlers.node.maas import bootstrap
-from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields, with_note
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.failures import FailureClass

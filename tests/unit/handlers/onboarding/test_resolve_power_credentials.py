@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.changes import with_fields
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.management import Management as M

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.handlers.node.moves import Failed, Waiting
+from farrier.handlers.node.changes import Failed, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import DETOUR, PATHS, OnboardingStage
 from farrier.model.node.workflow import OnboardingMode

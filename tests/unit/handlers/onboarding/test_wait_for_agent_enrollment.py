@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields
+from farrier.handlers.node.changes import Done, Failed, Waiting, with_fields
 from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.health import Health, SshSeed

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting, with_fields, with_note
+from farrier.handlers.node.changes import Done, Failed, StageStep, Waiting, with_fields, with_note
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.management import Management

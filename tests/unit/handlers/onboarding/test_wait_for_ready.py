@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import MAX_ATTEMPTS
 from farrier.model.node.failures import FailureClass as F

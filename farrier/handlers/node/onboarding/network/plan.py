@@ -14,9 +14,9 @@ import msgspec
 
 from farrier.config.sites import BondSite, NetworkSite, VlanSite
 from farrier.errors import ConfigError
-from farrier.handlers.node.moves import listed
+from farrier.handlers.node.changes import listed
 from farrier.handlers.node.onboarding.network import tables
-from farrier.handlers.node.onboarding.network.places import RegionPlaces, TablePlace, WantedLink
+from farrier.handlers.node.onboarding.network.lookup import RegionPlaces, TablePlace, WantedLink
 from farrier.handlers.node.onboarding.network.tables import Bonded, NetworkPort
 from farrier.model.maas.changes import Change, CreateBond, CreateVlan, LinkSubnet, UpdateInterface
 from farrier.model.maas.reading import Interface, Vlan

@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.config.sites import BondSite, NetworkSite, PortSite, VlanSite
 from farrier.errors import ConfigError
-from farrier.handlers.node.moves import listed
+from farrier.handlers.node.changes import listed
 from farrier.model.maas.changes import LinkMode
 from farrier.model.maas.reading import Interface
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from farrier.config.sites import Site
-from farrier.handlers.node.moves import Failed, StageStep, Waiting, listed, with_note
+from farrier.handlers.node.changes import Failed, StageStep, Waiting, listed, with_note
 from farrier.model.loop.outcome import EndsBy, most_urgent
 from farrier.model.network.segment import SegmentState
 from farrier.model.network.uses import NodeNetworks, PartitionUse, SegmentUse

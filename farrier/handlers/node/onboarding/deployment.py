@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from farrier.handlers.node.changes import Failed, Policy, at_stage, waited, with_note
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Failed, Policy, at_stage, waited, with_note
 from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model.maas.reading import Event, MaasStatus, Machine
 from farrier.model.machine.observation import MaasObservation

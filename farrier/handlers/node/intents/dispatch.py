@@ -14,8 +14,7 @@ from typing import assert_never
 
 from farrier.errors import RefusedByModel
 from farrier.handlers.node.bmc import probing
-from farrier.handlers.node.intents.reply import Accept, KeepPending, ReadFirst, Reject, Reply, Request, Respond
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     CALL_DEADLINE,
     Change,
     Decision,
@@ -25,7 +24,8 @@ from farrier.handlers.node.moves import (
     Policy,
     transition,
 )
-from farrier.handlers.node.workflow.failing import adoption_cut_short
+from farrier.handlers.node.intents.reply import Accept, KeepPending, ReadFirst, Reject, Reply, Request, Respond
+from farrier.handlers.node.workflow.failure import adoption_cut_short
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents import actions
 from farrier.model.intents.acceptance import Allowed, Later, Refused

@@ -11,8 +11,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Change, transition, uses_maas, with_fields, with_workflow
-from farrier.handlers.node.workflow import onboarding_adopt, unclean
+from farrier.handlers.node.changes import Change, transition, uses_maas, with_fields, with_workflow
+from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt
 from farrier.handlers.node.workflow.tasks import end_live
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Source
@@ -56,7 +56,7 @@ def fail(
     operator. `attempt` replaces the workflow's own count of the stage's attempts."""
     node = node if attempt is None else with_workflow(node, attempt=attempt)
     workflow = node.live
-    node = unclean.failed(node, failure, detail)
+    node = cleaning_conditions.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
     # farrier may detect an outage of the region only after this failure. `workflow` then decides whether the last
     # attempt counts.

@@ -8,7 +8,7 @@ the attempt fails, and a back-off follows.
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, at_stage
+from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, at_stage
 from farrier.model.maas.reading import MaasStatus, Machine
 from farrier.model.maas.reading import StatusNumber as S
 from farrier.model.node.failures import FailureClass

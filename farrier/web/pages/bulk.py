@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from farrier.bulk import foreseen
+from farrier.bulk import dry_runs
 from farrier.bulk import nodes as of_nodes
 from farrier.bulk.run import Following, Target
 from farrier.clock import wall
@@ -75,7 +75,7 @@ async def act(request: Request) -> Response:
     nodes = await _nodes(request, backend)
     targets = [of_nodes.target(action, node) for node in nodes]
     if request.method != "POST":
-        targets = await foreseen.previewed(backend.requests, NODE, action, actions.rules(action), targets)
+        targets = await dry_runs.previewed(backend.requests, NODE, action, actions.rules(action), targets)
         given = {_KEY: request.query_params.get("key", "")}
         return _form(request, action, targets, given, "" if nodes else "no node is selected")
     given = await forms.submitted(request)
@@ -90,7 +90,7 @@ async def act(request: Request) -> Response:
         return _form(request, action, targets, given, str(wrong), HTTPStatus.BAD_REQUEST)
     run = _run(request, client, action, nodes, order, given)
     if _DRY_RUN in given:
-        told = {each.id: each for each in await foreseen.of_targets(backend.requests, run.operations, run.plan.targets)}
+        told = {each.id: each for each in await dry_runs.of_targets(backend.requests, run.operations, run.plan.targets)}
         answered = [told.get(each.id, each) for each in targets]
         return _form(request, action, answered, given, "", HTTPStatus.OK)
     runs_of(request).begin(run)
@@ -226,8 +226,8 @@ def _form(
         "problem": problem,
         "total": len(targets),
         "states": Counter(each.state for each in targets).most_common(),
-        "who": foreseen.who(targets),
-        "note": foreseen.note(targets, actions.rules(action), is_dry_run=is_dry_run),
+        "who": dry_runs.who(targets),
+        "note": dry_runs.note(targets, actions.rules(action), is_dry_run=is_dry_run),
         "refused": [each for each in targets if each.refusal],
         "delayed": [each for each in targets if each.delay],
         "names": [each.name for each in targets[:_SHOWN]],

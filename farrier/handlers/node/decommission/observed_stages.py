@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.changes import Done, Policy
+from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, Policy
 from farrier.model.maas.reading import MaasStatus as M
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.machine.observed_goals import goals_left, shows_goal

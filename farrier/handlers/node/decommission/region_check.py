@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.decommission.pointless import pointless
-from farrier.handlers.node.moves import Done, Failed, StageStep, at_stage
+from farrier.handlers.node.changes import Done, Failed, StageStep, at_stage
+from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.decommission.skipped_tasks import pointless
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node, StopRequest
 from farrier.model.node.stages import DecommissionStage

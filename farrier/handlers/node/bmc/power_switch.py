@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.bmc.logins import counted, has_try, target_of, tries_after, tries_before
-from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
+from farrier.handlers.node.changes import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model import duration
 from farrier.model.intents.actions import IN_USE
 from farrier.model.intents.params import PowerMode, PowerRequest, SetPower

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from farrier.bulk import foreseen as asking
+from farrier.bulk import dry_runs as asking
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model.advice import choice
 from farrier.model.api_token import Scope

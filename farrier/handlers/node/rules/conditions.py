@@ -13,7 +13,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Decision, Policy
+from farrier.handlers.node.changes import Decision, Policy
 from farrier.handlers.node.rules import drift
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.machine.bmc import BmcFailure

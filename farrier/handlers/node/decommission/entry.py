@@ -6,7 +6,7 @@ can become `deleted`, so a continued removal enters `removing` again.
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import StageStep, with_fields
+from farrier.handlers.node.changes import StageStep, with_fields
 from farrier.model.node.snapshot import Decommission, Node
 from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.workflow import DecommissionMode

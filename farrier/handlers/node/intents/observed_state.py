@@ -12,11 +12,11 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.changes import Done, NodeServices, Policy, with_note, with_workflow
+from farrier.handlers.node.decommission import observed_stages
+from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.intents.reply import Accept, FinalReply, ReadFirst, Reject, Reply, Request
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.moves import Done, NodeServices, Policy, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import held, unready, wait_for_agent_enrollment
 from farrier.handlers.node.workflow import onboarding_adopt
@@ -148,7 +148,7 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     """Continue the decommission. If MAAS already shows the goal of a stage, the stage has nothing to do; all other
     stages still run."""
     workflow = own(node)
-    if not adopted.left(workflow):
+    if not observed_stages.left(workflow):
         return _no(f"the remaining stages of this {workflow.mode} do not depend on the state in MAAS")
     if workflow.memo.adopted and workflow.status is W.RUNNING:
         return Accept(reason="the state in MAAS is already adopted")
@@ -157,7 +157,7 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
 
 def _of_release(node: Node, seen: MaasObservation, now: datetime, policy: Policy) -> FinalReply:
     workflow = own(node)
-    stages = adopted.left(workflow)
+    stages = observed_stages.left(workflow)
     if not any(shows_goal(seen.state, seen.power_state, stage) for stage in stages):
         return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {GOALS[stages[0]]}")
     return Accept(

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import anyio
 import structlog
 
-from farrier.controller.foresee import foresee
+from farrier.controller.dry_run import foresee
 from farrier.controller.host import LoopContext, asked
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable, FarrierError

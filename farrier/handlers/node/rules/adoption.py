@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.bmc.logins import counted, has_try, tries_after, tries_before
-from farrier.handlers.node.moves import (
+from farrier.handlers.node.changes import (
     Change,
     Decision,
     Done,
@@ -25,9 +25,9 @@ from farrier.handlers.node.moves import (
     transition,
     with_fields,
 )
-from farrier.handlers.node.rules.stated import with_conditions
+from farrier.handlers.node.rules.conditions import with_conditions
 from farrier.handlers.node.workflow import onboarding_adopt
-from farrier.handlers.node.workflow.failing import adoption_cut_short, adoption_stopped
+from farrier.handlers.node.workflow.failure import adoption_cut_short, adoption_stopped
 from farrier.handlers.node.workflow.stages import advanced, run_stage
 from farrier.model.loop.outcome import Step, Wait
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, raised
