@@ -135,9 +135,12 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
     this rule only without a live workflow and without a deletion."""
     standing = conditions.quarantining(node.conditions)
     if standing:
-        is_ending = node.ever_onboarded and {each.source for each in standing} == {Source.REGION}
-        ends_by = EndsBy.ITSELF if is_ending and drift.is_ending(node, now, config) else EndsBy.PERSON
-        return Wait(reason=f"quarantined: {conditions.in_words(standing)}", ends_by=ends_by, rests=True)
+        of_the_region = node.ever_onboarded and {each.source for each in standing} == {Source.REGION}
+        is_ending = of_the_region and drift.is_ending(node, now, config)
+        ends_by = EndsBy.ITSELF if is_ending else EndsBy.PERSON
+        # A read of the region's events that shows none of this machine does not wake the node, but it proves that the
+        # machine is still deployed.
+        return Wait(reason=f"quarantined: {conditions.in_words(standing)}", ends_by=ends_by, rests=not is_ending)
     if not node.ever_onboarded:
         return Wait(reason=f"quarantined: {_NEVER_ONBOARDED}", ends_by=EndsBy.PERSON, rests=True)
     unproven = unproven_health(node, now, config)
