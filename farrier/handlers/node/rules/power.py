@@ -121,15 +121,22 @@ def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
     return reads and at is not None and now - at <= config.transient_deadline
 
 
+# A step that begins in memory estimates the time of the database. A time that is further ahead is older than a clock
+# that was set back.
+_ESTIMATED = timedelta(seconds=1)
+
+
 def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
     """Return the stored node. If the confirmed state equals the stored state, the time of the last confirmation is
     added."""
     stored_at, at = stored.bmc.power_at, remembered.bmc.power_at
-    if stored_at is None or at is None or not stored_at < at <= now:
+    if stored_at is None or at is None or not stored_at < min(at, now) or at - now > _ESTIMATED:
         return stored
-    bmc = replace(stored.bmc, power_at=at)
+    bmc = replace(stored.bmc, power_at=min(at, now))
     # Logins of other nodes are not part of a reading.
-    is_same = _asked(stored) == _asked(remembered) and bmc == replace(remembered.bmc, others=bmc.others)
+    is_same = _asked(stored) == _asked(remembered) and bmc == replace(
+        remembered.bmc, others=bmc.others, power_at=bmc.power_at
+    )
     return replace(stored, bmc=bmc, stored_power_at=stored_at) if is_same else stored
 
 
