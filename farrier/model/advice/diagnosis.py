@@ -222,11 +222,14 @@ def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: P
 
 
 def _can_clean(mode: object, node: NodeDetail) -> bool:
-    """Return whether the region can clean the machine as this mode needs, and as the node's site requires."""
+    """Return whether somebody can clean the machine in this mode, and as the node's site requires. A machine that its
+    region has released has no system in which an agent could clean."""
+    by_region = node.maas_id is not None and node.region is not None
     if mode == DecommissionMode.REIMAGE:
-        return node.maas_id is not None and node.region is not None
+        return by_region
     from_outside = node.region is not None and node.region.requires == Require.OUTSIDE
-    return mode not in IN_ITS_OWN_SYSTEM or not from_outside
+    is_released = by_region and not node.agentless and node.enrolled_at is None
+    return mode not in IN_ITS_OWN_SYSTEM or not (from_outside or is_released)
 
 
 def _may_release(key: str | None, node: NodeDetail, now: datetime, patience: Patience) -> bool:

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from farrier import config, errors
 from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
+from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Update, Wait
 from farrier.model.node.condition_effects import ConditionRule
-from farrier.model.node.conditions import CRITICAL, Condition, Effect, Source, stated
+from farrier.model.node.conditions import AGENT_KEY, CRITICAL, Condition, Effect, Source, stated
 from farrier.model.node.snapshot import Bmc, Node
 from farrier.model.node.status import NodeStatus as N
-from tests.support.nodes import MINUTE, NOW, SECOND, agent, hold, node
+from tests.support.nodes import MINUTE, NOW, SECOND, agent, answers, hold, intent, node
 
 NOTE, QUARANTINE = Effect.NOTE, Effect.QUARANTINE
 
@@ -132,3 +133,12 @@ def test_rules_are_read_from_the_file_in_their_order(tmp_path: Path) -> None:
         ConditionRule(source="monitor:dcgm", id="hot", effect=NOTE),
         ConditionRule(source=Source.BMC, effect=QUARANTINE),
     )
+
+
+@pytest.mark.parametrize(("source", "verdict"), [("identity", "accepted"), ("monitor:rack", "rejected")])
+def test_only_a_note_about_a_refused_agent_is_released_and_no_note_of_the_same_id(source: str, verdict: str) -> None:
+    it = serving(
+        reported(source, AGENT_KEY), intents=(intent(Action.RELEASE, key=f"{source}/{AGENT_KEY}", reason="x"),)
+    )
+    handler = NodeHandler(NodeConfig(conditions=(ConditionRule(source=source, effect=NOTE),)))
+    assert [told for told, _ in answers(handler.handle(it, NOW))] == [verdict]

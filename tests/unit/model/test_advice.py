@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -246,16 +246,22 @@ def test_force_is_advised_for_a_node_without_an_agent(agentless: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requires", "maas_id", "modes"),
-    [("outside", "abc", {"reimage"}), ("none", "abc", {"soft_reset", "reimage"}), ("none", None, {"soft_reset"})],
+    ("requires", "maas_id", "enrolled_at", "modes"),
+    [
+        ("outside", "abc", NOW, {"reimage"}),
+        ("none", "abc", NOW, {"soft_reset", "reimage"}),
+        ("none", "abc", None, {"reimage"}),
+        ("none", None, NOW, {"soft_reset"}),
+    ],
+    ids=["only from outside", "both", "a released machine has no agent", "no region"],
 )
-def test_a_cleaning_that_the_site_would_not_accept_is_not_advised(
-    requires: str, maas_id: str | None, modes: set[str]
+def test_a_cleaning_that_nobody_could_do_or_the_site_would_not_accept_is_not_advised(
+    requires: str, maas_id: str | None, enrolled_at: datetime | None, modes: set[str]
 ) -> None:
     ready = msgspec.structs.replace(seen(MINUTE), state="ready") if maas_id else None
     it = {"status": "retired", "site": "demo-1", "maas_id": maas_id, "maas": ready, "ever_onboarded": True}
     unclean = (stated("cleaning", "not_scrubbed", "skipped"),)
-    said = why(**it, region=region(state="observing", requires=requires), conditions=unclean)
+    said = why(**it, region=region(state="observing", requires=requires), conditions=unclean, enrolled_at=enrolled_at)
     assert {each.params["mode"] for each in said.recommended if each.action is Action.DECOMMISSION} == modes
 
 

@@ -74,7 +74,8 @@ def _is_lifted(node: Node, condition: Condition, now: datetime) -> bool:
     workflow is live, or before the first successful onboarding."""
     if condition.source in conditions.ENDS_WITH_A_WORKFLOW and (node.workflow is not None or not node.ever_onboarded):
         return False
-    about_an_agent = condition.id in (conditions.ENROLMENT, conditions.AGENT_KEY)
+    ids = (conditions.ENROLMENT, conditions.AGENT_KEY)
+    about_an_agent = condition.source == Source.IDENTITY and condition.id in ids
     return condition.effect is Effect.QUARANTINE or about_an_agent or condition.is_expired(now)
 
 
