@@ -56,7 +56,7 @@ async def holds(session: CommandSession, form: OutputFormat, kind: _Kind = None,
         name=lambda hold: hold.name,
         id=lambda hold: (hold.kind, hold.id),
         fields=HoldView.__struct_fields__,
-        none="no resource is held",
+        none="no resource is held; the holds after a restore begin when the first controller starts",
     )
     await lists.show(listed, form)
 
