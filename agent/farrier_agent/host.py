@@ -96,7 +96,7 @@ class Host:
                 given = json.loads(file.read(_LARGEST_READ))
             config = Config(**given)
         except (OSError, ValueError, TypeError) as error:
-            raise AgentError(f"{CONFIG} cannot be used: {error}; write it as docs/operate/agent.md of farrier says") from None
+            raise AgentError(f"{CONFIG} cannot be used: {error}; write it as docs/operate/agent.md says") from None
         for each in fields(Config):
             usual, value = getattr(Config(), each.name), getattr(config, each.name)
             if not isinstance(value, type(usual)):
