@@ -14,6 +14,9 @@ PYTEST := $(BIN)/python -m pytest
 # `make check` runs tests/architecture. Tests wait for half of their time, so there are more workers than many machines have cores.
 # The test of a real machine runs alone: beside other tests, the machine would boot for minutes.
 TESTS := $(PYTEST) --ignore=tests/architecture --ignore=tests/machine
+# A test that fails beside others (pytest's exit code 1) runs again alone, and that decides: on two cores, the programs of
+# several tests can keep each other waiting for longer than any of them is patient.
+AGAIN := { [ "$$?" = 1 ] && echo "the tests that failed run again, alone" && $(PYTEST) --last-failed --last-failed-no-failures=none; }
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests, so the rewritten modules are cached.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,11 +53,11 @@ $(AGENT): $(STAMP) agent/build_agent.py $(wildcard agent/farrier_agent/*.*)
 	@touch $@
 
 test: install ## run the tests of every promise except those of whole programs; PostgreSQL comes with the Python packages
-	@$(TESTS) --ignore=tests/e2e --numprocesses=4 --hypothesis-profile=short -m "not full" $(ARGS)
+	@$(TESTS) --ignore=tests/e2e --numprocesses=4 --hypothesis-profile=short -m "not full" $(ARGS) || $(AGAIN)
 
 # One worker runs tests of whole programs. Their timing depends on the CPU, so there are fewer workers than for `make test`.
 test-all: install ## run every test, with all cases of each matrix, PostgreSQL 15, programs, and a real machine
-	@$(TESTS) --numprocesses=3 --dist=loadgroup $(ARGS)
+	@$(TESTS) --numprocesses=3 --dist=loadgroup $(ARGS) || $(AGAIN)
 	@$(if $(strip $(ARGS)),true,$(MAKE) --no-print-directory test-machine)
 
 test-machine: install ## boot a real machine in QEMU, and run its agent (needs Debian packages)

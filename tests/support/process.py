@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -43,10 +43,14 @@ class Farrier:
         """The events logged so far, by name and in order."""
         return [event["event"] for event in self.events]
 
-    async def until(self, name: str) -> Event:
-        """Wait for the first event of this name, and return it."""
-        await self._until(lambda: name in self.names, name)
-        return self.events[self.names.index(name)]
+    async def until(self, name: str, *, error: str = "") -> Event:
+        """Wait for the first event of this name whose error, if it has one, contains this text, and return it."""
+
+        def found() -> Iterator[Event]:
+            return (event for event in self.events if event["event"] == name and error in event.get("error", ""))
+
+        await self._until(lambda: any(found()), f"{name} {error}".rstrip())
+        return next(found())
 
     async def prints(self, text: str) -> None:
         """Wait until the process prints this text on standard output."""
