@@ -253,7 +253,7 @@ def _in_some_order(ids: list[int]) -> Iterator[int]:
 
 @asynccontextmanager
 async def _whole(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
-    async with bmc_fleet(nodes) as bmcs:
+    async with bmc_fleet(nodes, mixed=True) as bmcs:
 
         async def measure() -> Readings:
             await fleet.clear(ground)
