@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 import msgspec
+from redfish import aio as redfish
 from yarl import URL
 
 from farrier import protocols
@@ -17,13 +18,14 @@ from farrier.services.credentials.recent import RecentCredentials
 
 
 class BmcAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """A BMC, the route to it, and the reference to its credential. `is_regular` is whether the call is a regular read,
-    which may use a secret that was read within the last minute."""
+    """A BMC, the route to it, and the reference to its credential. `client` sends no secret of its own. `is_regular` is
+    whether the call is a regular read, which may use a secret that was read within the last minute."""
 
     bmc: URL
     route: Route
     reference: str
     http: aiohttp.ClientSession
+    client: redfish.AsyncRedfishClient
     only_reads: bool
     is_regular: bool = False
 

@@ -13,11 +13,14 @@ import os
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import aiohttp
 import structlog
+from redfish import aio as redfish
 from typing_extensions import override
+from yarl import URL
 
 from farrier import protocols
 from farrier.config import BmcConfig, BmcTrustConfig
@@ -27,6 +30,7 @@ from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcReading,
 from farrier.services.bmc import failure as bmc_failure
 from farrier.services.bmc import resources
 from farrier.services.bmc.access import BmcAccess, Shared
+from farrier.services.bmc.address import BMCS
 from farrier.services.bmc.exchange import Exchange
 from farrier.services.bmc.kept import KeptConnections
 from farrier.services.bmc.limiter import BmcLimiter
@@ -132,6 +136,7 @@ class RedfishBmc(protocols.BmcClient):
         self._http = http
         self._http_of_hosts = http_of_hosts
         self._ways = ways
+        self._client_of = lru_cache(BMCS)(self._client)
 
     @property
     def credentials(self) -> RecentCredentials:
@@ -190,10 +195,17 @@ class RedfishBmc(protocols.BmcClient):
             bmc=bmc,
             route=route,
             reference=target.credential,
-            http=self._http_of_hosts.get(bmc.host or "", self._http),
+            http=self._http_of(bmc),
+            client=self._client_of(bmc),
             only_reads=target.only_reads,
             is_regular=is_regular,
         )
+
+    def _http_of(self, bmc: URL) -> aiohttp.ClientSession:
+        return self._http_of_hosts.get(bmc.host or "", self._http)
+
+    def _client(self, bmc: URL) -> redfish.AsyncRedfishClient:
+        return redfish.AsyncRedfishClient(str(bmc), session=self._http_of(bmc))
 
     def _failure(self, error: Exception, exchange: Exchange | None) -> BmcError:
         credential = exchange.credential if exchange is not None else None

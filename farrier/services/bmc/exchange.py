@@ -17,7 +17,6 @@ from http import HTTPStatus
 from typing import TypeVar, assert_never
 
 import anyio
-from redfish import aio as redfish
 
 from farrier.model.credential import Credential
 from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure
@@ -85,7 +84,7 @@ class Exchange:
         self.times = shared.times
         self._access = access
         self._shared = shared
-        self._client = self._anonymous()
+        self._client = access.client
         self._session: BmcSession | None = None
         self._root: Resource | None = None
         self._asked_for_root = False
@@ -316,7 +315,7 @@ class Exchange:
 
     def _use_basic(self) -> None:
         if self._session is not None:
-            self._client, self._session = self._anonymous(), None
+            self._client, self._session = self._access.client, None
         self._shows = _Shows.HEADER
 
     async def _waits_for_expiry(self) -> bool:
@@ -377,7 +376,7 @@ class Exchange:
         """Open a session and record it. If the session may be open after an error, the record stays."""
         sent = False
         try:
-            self._client, self._shows = self._anonymous(), _Shows.NOTHING
+            self._client, self._shows = self._access.client, _Shows.NOTHING
             path = await self._sessions_path()
             if not self._shared.schemes.is_proven(self._access.bmc):
                 await self._check_sessions()
@@ -457,9 +456,6 @@ class Exchange:
             return {}
         finally:
             self._shows = _Shows.NOTHING
-
-    def _anonymous(self) -> redfish.AsyncRedfishClient:
-        return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
 
 
 def _basic(credential: Credential) -> str:
