@@ -31,8 +31,8 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.model.machine.bmc import BmcTarget
 from farrier.protocols import ServiceObserver
+from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import RedfishBmc, open_bmc
-from farrier.services.bmc.times import BmcTimes
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.resolver import Credentials
 

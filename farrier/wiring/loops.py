@@ -39,8 +39,8 @@ from farrier.io.kinds.built_in import REGION_ROWS
 from farrier.io.kinds.node import NodeRows
 from farrier.io.kinds.state import PostgresStateIO
 from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
+from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import open_bmc
-from farrier.services.bmc.times import BmcTimes
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.routes import BoundCredentials, Ways
 from farrier.services.http.times import Times

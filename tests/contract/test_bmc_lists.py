@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
-from farrier.services.bmc.lists import MOST_PAGES
+from farrier.services.bmc.probe import MOST_PAGES
 from tests.support.bmc import (
     CREDENTIAL,
     INTERFACES,

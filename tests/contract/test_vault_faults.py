@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from farrier.config import BmcConfig, CredentialBinding
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget
+from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import open_bmc
-from farrier.services.bmc.times import BmcTimes
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.files import LARGEST_SECRET_BYTES
 from farrier.services.credentials.forms import SecretFormat, SecretSource

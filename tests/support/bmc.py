@@ -23,8 +23,8 @@ import msgspec
 from farrier.clock import MonotonicClock
 from farrier.config import BmcConfig, BmcTrustConfig, CredentialBinding, CredentialsConfig
 from farrier.protocols import Clock, CredentialStore
+from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import RedfishBmc, open_bmc
-from farrier.services.bmc.times import BmcTimes
 from farrier.services.bmc.transport import Lookup, look_up
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.resolver import Credentials

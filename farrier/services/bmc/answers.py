@@ -1,13 +1,14 @@
-"""Pure functions that interpret responses of a BMC: a resource, a new session, or a refusal.
+"""Pure functions that interpret responses of a BMC: a resource, a new session, or a refusal with its messages.
 
-`bmc_exchange` calls these functions for each response. A refusal becomes an error with a class and a text. The text has
-the path, the status, and the BMC's own message, without secrets and shortened. It never quotes a web page.
+A refusal becomes an error with a class and a text: one short line with the path, the status, and the IDs and texts of
+the BMC's own messages, without secrets, because farrier stores and shows it. It never quotes a web page.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -19,10 +20,9 @@ from yarl import URL
 
 from farrier.model.machine.bmc import BmcError, BmcFailure
 from farrier.services.bmc import failure as bmc_failure
-from farrier.services.bmc import links, messages, resources
-from farrier.services.bmc.links import Own
-from farrier.services.bmc.messages import Message
-from farrier.services.bmc.resources import Resource
+from farrier.services.bmc import resources
+from farrier.services.bmc.resources import Own, Resource
+from farrier.services.http.quoting import quoted
 
 Response: TypeAlias = redfish.AsyncRestResponse
 
@@ -45,7 +45,28 @@ _MOVED = (
 )
 _STATUSES_OF_RIGHTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
+_EXTENDED_INFO = "@Message.ExtendedInfo"
+
+# A BMC usually sends one message. More messages repeat the first for other properties.
+_MOST_MESSAGES = 3
+
+# Messages that only refer to other messages.
+_SAY_NOTHING = frozenset({"GeneralError", "Success"})
+_ID = re.compile(r"[A-Za-z0-9_. -]{1,128}")
+
 _UNREADABLE = object()
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message: its ID, such as `Base.1.8.InsufficientPrivilege`, and its text; either may be empty."""
+
+    id: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the ID, which is the same in all versions of the registry."""
+        return self.id.rpartition(".")[2]
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -130,7 +151,7 @@ def resource(reply: Reply) -> Resource:
         raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} is not a JSON object")
     # A body without these characters has no URL, neither as it is nor with escapes.
     has_urls = b"//" in raw or b"\\" in raw
-    found: Resource = links.with_paths(body, reply.own) if has_urls else body
+    found: Resource = resources.with_paths(body, reply.own) if has_urls else body
     return found
 
 
@@ -174,10 +195,12 @@ def _decoded(response: Response) -> Any:
 
 
 def _messages(response: Response) -> tuple[Message, ...]:
+    """Return the messages in the body of a refusal. Messages that only refer to others come last."""
     try:
-        return messages.messages(_decoded(response))
+        found = dict.fromkeys(_in_body(_decoded(response)))
     except RecursionError:  # the status is known, and counts
         return ()
+    return tuple(sorted(found, key=lambda message: message.name in _SAY_NOTHING))
 
 
 def _by_message(response: Response, said: Iterable[Message]) -> BmcFailure | None:
@@ -217,7 +240,7 @@ def _moved_to(reply: Reply) -> str | None:
     location = reply.response.getheader("Location")
     if reply.response.status not in _MOVED or not isinstance(location, str):
         return None
-    return links.moved_to(location.strip(), reply.path, reply.own)
+    return resources.moved_to(location.strip(), reply.path, reply.own)
 
 
 def _status_text(reply: Reply, said: tuple[Message, ...]) -> str:
@@ -227,7 +250,7 @@ def _status_text(reply: Reply, said: tuple[Message, ...]) -> str:
         return f"{text}, a redirect; farrier follows only redirects of reads to another path of the same BMC"
     if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
         return f"{text}: the BMC requires a new password for this user first"
-    return f"{text}{messages.said(said, reply.secrets())}"
+    return f"{text}{_reason(said, reply.secrets())}"
 
 
 def _retry_after(response: Response) -> timedelta | None:
@@ -241,3 +264,46 @@ def _retry_after(response: Response) -> timedelta | None:
     except (ValueError, TypeError, OverflowError):
         return None
     return min(stay, LONGEST_STAY) if stay > timedelta(0) else None
+
+
+def _reason(found: Iterable[Message], secrets: Iterable[str]) -> str:
+    """Return the messages as the end of "... returned HTTP 403"."""
+    telling = [one for one in found if one.name not in _SAY_NOTHING] or list(found)
+    texts = [": ".join(filter(None, (one.id, one.text))) for one in telling[:_MOST_MESSAGES]]
+    if not texts:
+        return ", and gives no reason"
+    return f": {quoted('; '.join(texts).encode(), secrets)}"
+
+
+def _in_body(body: object) -> Iterator[Message]:
+    if not isinstance(body, Mapping):
+        return
+    error = body.get("error")
+    for place in (error, body):
+        if isinstance(place, Mapping):
+            for field, value in place.items():
+                # The messages about one property are beside this property.
+                if isinstance(field, str) and field.endswith(_EXTENDED_INFO):
+                    yield from _listed(value)
+    if isinstance(error, Mapping):
+        yield from _read(error, id_field="code", text_field="message")
+    elif isinstance(error, str):
+        yield Message("", error)
+
+
+def _listed(value: object) -> Iterator[Message]:
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, Mapping):
+            yield from _read(one, id_field="MessageId", text_field="Message")
+        elif isinstance(one, str):
+            yield Message("", one)
+
+
+def _read(value: Mapping[str, Any], *, id_field: str, text_field: str) -> Iterator[Message]:
+    name, text, args = value.get(id_field), value.get(text_field), value.get("MessageArgs")
+    if not (isinstance(text, str) and text.strip()):
+        # Some BMCs send only the arguments of a message whose text is in a registry.
+        text = ", ".join(one for one in args if isinstance(one, str)) if isinstance(args, list) else ""
+    name = name if isinstance(name, str) and _ID.fullmatch(name) else ""
+    if name or text:
+        yield Message(name, text)

@@ -29,18 +29,16 @@ from farrier.model.intents.params import PowerRequest
 from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget, NotYet
 from farrier.services.bmc import failure as bmc_failure
 from farrier.services.bmc import resources
-from farrier.services.bmc.access import BmcAccess, Shared
+from farrier.services.bmc.access import BmcAccess, BmcTimes, Shared
 from farrier.services.bmc.address import BMCS
 from farrier.services.bmc.exchange import Exchange
 from farrier.services.bmc.kept import KeptConnections
 from farrier.services.bmc.limiter import BmcLimiter
-from farrier.services.bmc.logins import Logins
+from farrier.services.bmc.logins import Logins, Schemes
 from farrier.services.bmc.power import PowerChange
 from farrier.services.bmc.probe import FoundSystem, Probe, read_system
-from farrier.services.bmc.schemes import Schemes
 from farrier.services.bmc.session_records import SessionRecords, open_records
 from farrier.services.bmc.sessions import BmcSessions
-from farrier.services.bmc.times import BmcTimes
 from farrier.services.bmc.transport import Lookup, look_up, open_sessions
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.recent import RecentCredentials

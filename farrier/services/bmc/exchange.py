@@ -14,7 +14,7 @@ from datetime import timedelta
 from enum import Enum, StrEnum, auto
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 import anyio
 
@@ -25,10 +25,8 @@ from farrier.services.bmc import answers, failure, resources
 from farrier.services.bmc import sessions as bmc_sessions
 from farrier.services.bmc.access import BmcAccess, Shared
 from farrier.services.bmc.answers import ErrorStatus, Reply, Response
-from farrier.services.bmc.links import Own
 from farrier.services.bmc.logins import Secret
-from farrier.services.bmc.redirects import followed
-from farrier.services.bmc.resources import Resource
+from farrier.services.bmc.resources import Own, Resource
 from farrier.services.bmc.session_records import RecordFile
 from farrier.services.bmc.sessions import BmcSession
 from farrier.services.bmc.transport import Dial, Headers, dialling
@@ -38,10 +36,14 @@ SERVICE_ROOT = "/redfish/v1/"
 STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
 SESSION_SERVICE = "/redfish/v1/SessionService"
 
+# A BMC adds or removes a slash, or renames a version; more redirects are a loop.
+MOST_REDIRECTS = 3
+
 # Statuses after which the action may have taken effect: the error may have occurred in transit or during the action.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
 T = TypeVar("T")
+_Request: TypeAlias = Callable[[str], Awaitable[Response]]
 
 
 class BmcOperation(StrEnum):
@@ -163,8 +165,8 @@ class Exchange:
         the action cannot have reached the BMC."""
         self.sent = True
         try:
-            request = partial(self._client.post, path, body={"ResetType": kind})
-            await self._send(BmcOperation.RESET, path, request, answers.accepted)
+            post = partial(self._client.post, body={"ResetType": kind})
+            await self._send(BmcOperation.RESET, path, post, answers.accepted)
         except ErrorStatus as error:
             self.sent = error.status in _PERHAPS_DONE
             raise
@@ -173,17 +175,23 @@ class Exchange:
             raise
 
     async def _get(self, operation: BmcOperation, path: str) -> Resource:
-        def at(place: str) -> Awaitable[Resource]:
-            return self._send(operation, place, partial(self._client.get, place), answers.resource)
+        return await self._followed(operation, path, self._client.get, answers.resource)
 
-        return await followed(path, at)
+    async def _followed(
+        self, operation: BmcOperation, path: str, request: _Request, understand: Callable[[Reply], T]
+    ) -> T:
+        """Send a request that may be repeated, and follow redirects to other paths. The host never changes."""
+        for _ in range(MOST_REDIRECTS):
+            try:
+                return await self._send(operation, path, request, understand)
+            except ErrorStatus as refusal:
+                if refusal.hints.moved_to is None:
+                    raise
+                path = refusal.hints.moved_to
+        return await self._send(operation, path, request, understand)
 
     async def _send(
-        self,
-        operation: BmcOperation,
-        path: str,
-        request: Callable[[], Awaitable[Response]],
-        understand: Callable[[Reply], T],
+        self, operation: BmcOperation, path: str, request: _Request, understand: Callable[[Reply], T]
     ) -> T:
         """Send one request, and report it to the observer, even if it fails or is cancelled."""
         self.requests += 1
@@ -196,7 +204,7 @@ class Exchange:
                 begin=partial(self._begin, operation, login := ExitStack()),
             )
             with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
-                response = await request()
+                response = await request(path)
                 own = Own(self._access.bmc, self._access.route.addresses)
                 basic = self._shows is _Shows.HEADER
                 understood = understand(Reply(path, response, own, lambda: self.secrets, basic))
@@ -352,7 +360,7 @@ class Exchange:
             found = await self._get(BmcOperation.SESSION, place)
             same = bmc_sessions.is_same(found, entry.record, username=credential.username)
             if same:
-                await self._send(BmcOperation.SESSION, place, partial(self._client.delete, place), answers.accepted)
+                await self._send(BmcOperation.SESSION, place, self._client.delete, answers.accepted)
         except ErrorStatus as refusal:
             return refusal.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
         return same is not None
@@ -407,14 +415,12 @@ class Exchange:
     async def _log_in_at(self, path: str) -> tuple[str, str | None, str | None]:
         """Send the login that opens a session, and return the decoded response."""
         credential = await self._read()
-        body = {"UserName": credential.username, "Password": credential.password}
+        post = partial(
+            self._client.post, body={"UserName": credential.username, "Password": credential.password}
+        )
         self._shows = _Shows.BODY
-
-        def at(place: str) -> Awaitable[tuple[str, str | None, str | None]]:
-            return self._send(BmcOperation.SESSION, place, partial(self._client.post, place, body=body), answers.opened)
-
         try:
-            return await followed(path, at)
+            return await self._followed(BmcOperation.SESSION, path, post, answers.opened)
         finally:
             self._shows = _Shows.NOTHING
 

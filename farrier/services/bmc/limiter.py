@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from weakref import WeakValueDictionary
 
@@ -32,22 +32,10 @@ class BmcLimiter:
         lock = self._one_at_a_time.setdefault(bmc, asyncio.Lock())
         async with lock:
             await self._slots.acquire()
-            slot = _Slot(self._slots)
-            timer = asyncio.get_running_loop().call_later(self._patience, slot.release)
-            try:
-                yield
-            finally:
-                timer.cancel()
-                slot.release()
-
-
-class _Slot:
-    """A slot that can be released only once."""
-
-    def __init__(self, slots: asyncio.Semaphore) -> None:
-        self._slots: asyncio.Semaphore | None = slots
-
-    def release(self) -> None:
-        slots, self._slots = self._slots, None
-        if slots is not None:
-            slots.release()
+            with ExitStack() as slot:  # it releases the slot only once
+                slot.callback(self._slots.release)
+                timer = asyncio.get_running_loop().call_later(self._patience, slot.close)
+                try:
+                    yield
+                finally:
+                    timer.cancel()

@@ -1,21 +1,26 @@
-"""Limits failed logins per BMC to `LOGIN_CAP` within `LOGIN_WINDOW`, over all nodes and calls.
+"""What a process knows about logins at each BMC: the kind of authentication that works, and the failed logins.
 
-Firmware locks an account after three to five failed logins. The BMC client checks the limit before it connects, and
-reports the result of each login. An unknown result counts as failed, unless the credential is known to be good.
-`Logins` counts per BMC and process, in memory; after a crash, the records of the nodes apply.
+Firmware locks an account after three to five failed logins. So `Logins` limits failed logins per BMC to `LOGIN_CAP`
+within `LOGIN_WINDOW`, over all nodes and calls; an unknown result counts as failed, unless the credential is known to
+be good. It counts in memory; after a crash, the records of the nodes apply.
+
+A BMC that refuses one kind of authentication gets the other from then on (`Schemes`), unless the settings force a kind
+for its host. A refusal that may also mean a wrong password is a failed login, so the other kind is tried only in the
+next call, and only one time for each secret.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
+import msgspec
 from yarl import URL
 
-from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure
+from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcAuth, BmcError, BmcFailure
 from farrier.protocols import Clock
 from farrier.services.bmc import failure
 
@@ -27,13 +32,12 @@ class Secret(NamedTuple):
     version: str
 
 
-class _Login:
+class _Login(msgspec.Struct):
     """A login that failed, or whose result is unknown."""
 
-    def __init__(self, secret: Secret, at: float, *, refused: bool) -> None:
-        self.secret = secret
-        self.at = at
-        self.refused = refused
+    secret: Secret
+    at: float
+    refused: bool = False
 
 
 class Logins:
@@ -58,7 +62,7 @@ class Logins:
         what = "refused" if refused else "did not respond to"
         raise BmcError(
             BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
-            f"the BMC {what} {LOGIN_CAP} logins within {_minutes(LOGIN_WINDOW)} min, so farrier sent no further login",
+            f"the BMC {what} {LOGIN_CAP} logins within {LOGIN_WINDOW // timedelta(minutes=1)} min, so farrier sent no further login",
             retry_after=wait,
             dialled=False,
         )
@@ -74,7 +78,7 @@ class Logins:
     @contextmanager
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
         """Run the block, which sends a request with the secret, and record whether this login succeeded."""
-        login = _Login(secret, self._clock.monotonic(), refused=False)
+        login = _Login(secret, self._clock.monotonic())
         # A login counts as failed until it has succeeded; otherwise interrupted calls could log in without limit.
         counted = self._counted.setdefault(bmc, [])
         if self._good.get(bmc) != secret:
@@ -104,5 +108,54 @@ class Logins:
         self._counted[bmc] = [other for other in self._counted[bmc] if other is not login]
 
 
-def _minutes(time: timedelta) -> int:
-    return math.ceil(time / timedelta(minutes=1))
+class Schemes:
+    """The kinds of authentication by BMC. Calls for one BMC must not overlap."""
+
+    def __init__(self, first: BmcAuth, forced: Mapping[str, BmcAuth]) -> None:
+        self._first = first
+        self._forced = {host.lower(): auth for host, auth in forced.items()}
+        self._known: dict[URL, BmcAuth] = {}
+        self._proven: set[URL] = set()
+        self._tried: dict[URL, Secret] = {}
+
+    def of(self, bmc: URL) -> BmcAuth:
+        return self._forced.get(bmc.host or "") or self._known.get(bmc) or self._first
+
+    def is_forced(self, bmc: URL) -> bool:
+        return (bmc.host or "") in self._forced
+
+    def is_proven(self, bmc: URL) -> bool:
+        """Return whether the BMC has accepted a login of this kind."""
+        return bmc in self._proven
+
+    def accepted(self, bmc: URL) -> None:
+        """Record that the BMC accepted a login of the kind that `of` returns."""
+        self._proven.add(bmc)
+
+    def use_other(self, bmc: URL) -> bool:
+        """Use the other kind from now on. Returns whether the settings allow this."""
+        if self.is_forced(bmc):
+            return False
+        self._known[bmc] = _other(self.of(bmc))
+        self._proven.discard(bmc)
+        return True
+
+    def login_failed(self, bmc: URL, secret: Secret) -> None:
+        """Record that the BMC refused a login, and did not say whether it refused the kind or the password."""
+        if bmc in self._proven or self.is_forced(bmc):
+            return
+        if self._tried.get(bmc) != secret:
+            self._tried[bmc] = secret
+            self.use_other(bmc)
+        else:  # both kinds have failed, so the password is wrong
+            self._known.pop(bmc, None)
+
+
+def _other(auth: BmcAuth) -> BmcAuth:
+    match auth:
+        case BmcAuth.BASIC:
+            return BmcAuth.SESSION
+        case BmcAuth.SESSION:
+            return BmcAuth.BASIC
+        case _ as never:
+            assert_never(never)

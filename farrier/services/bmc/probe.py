@@ -1,19 +1,21 @@
 """Reads the host system of a BMC, its power state and its manager once.
 
-The BMC client creates a `Probe` for each verification. A probe sends only GETs, one at a time. If the system's path is
-known, the probe sends at most three GETs. It sends further GETs only to read an intermediate power state again, or to
-read the interfaces if the caller requests them. A probe raises the original errors, and the client converts them to a
-`BmcError`.
+A probe sends only GETs, one at a time: at most three if the system's path is known, and further GETs only to read an
+intermediate power state again, or to read the interfaces if the caller requests them. A probe raises the original
+errors, and the client converts them to a `BmcError`. A BMC may send a list in pages, and a page links to the next page;
+nothing may be concluded from what an incomplete list lacks.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import anyio
 import msgspec
 
 from farrier.model.machine.bmc import BmcError, BmcFailure, PowerState
 from farrier.services.bmc import failure as bmc_failure
-from farrier.services.bmc import lists, resources
+from farrier.services.bmc import resources
 from farrier.services.bmc.exchange import BmcOperation, Exchange
 from farrier.services.bmc.resources import Resource
 
@@ -21,6 +23,8 @@ from farrier.services.bmc.resources import Resource
 STANDARD_SYSTEMS = "/redfish/v1/Systems"
 STANDARD_MANAGERS = "/redfish/v1/Managers"
 
+# The smallest known pages have 10 members, and no list that farrier reads has more than 64; more pages are a loop.
+MOST_PAGES = 16
 # A BMC has one to three systems and managers, and a system with eight GPUs two dozen interfaces; longer lists are not
 # read.
 MOST_SYSTEMS = 8
@@ -76,7 +80,7 @@ class Probe:
         """Return the host's path and resource. Each system that may be the host is read once."""
         collection = await self._systems_path()
         await self._exchange.log_in()
-        listed = await lists.members(self._exchange, BmcOperation.SYSTEMS, collection)
+        listed = await members(self._exchange, BmcOperation.SYSTEMS, collection)
         if listed.lacks is not None and listed.paths:
             raise BmcError(
                 BmcFailure.UNSUPPORTED,
@@ -107,7 +111,7 @@ class Probe:
         enough: while the host is off, others may not. Raises `BmcError` without such a manager."""
         paths = resources.managers(system)
         if not paths:
-            paths = (await lists.members(self._exchange, BmcOperation.MANAGERS, STANDARD_MANAGERS)).paths
+            paths = (await members(self._exchange, BmcOperation.MANAGERS, STANDARD_MANAGERS)).paths
         if not paths:
             raise BmcError(BmcFailure.UNSUPPORTED, "neither the system nor the BMC lists a manager")
         first: BmcError | None = None
@@ -156,7 +160,7 @@ class Probe:
         if collection is None:
             return ()
         try:
-            listed = await lists.members(self._exchange, BmcOperation.INTERFACES, collection)
+            listed = await members(self._exchange, BmcOperation.INTERFACES, collection)
             if listed.lacks is not None or len(listed.paths) > MOST_INTERFACES:
                 return ()
             interfaces = [await self._exchange.get(BmcOperation.INTERFACES, path) for path in listed.paths]
@@ -165,3 +169,48 @@ class Probe:
             if bmc_failure.of_exception(error)[0] in _NO_LIST:
                 return ()
             raise
+
+
+class ListMembers(msgspec.Struct, frozen=True):
+    """The paths of the members in the order of the list. `lacks` is why the list is incomplete; None if it is
+    complete."""
+
+    paths: tuple[str, ...]
+    lacks: str | None = None
+
+
+async def members(exchange: Exchange, operation: BmcOperation, path: str) -> ListMembers:
+    """Read the list at `path`, page by page."""
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    lacks: str | None = None
+    page: str | None = path
+    while page is not None:
+        if page in seen or len(seen) == MOST_PAGES:
+            lacks = "its pages are a loop" if page in seen else f"it has more than {MOST_PAGES} pages"
+            break
+        seen.add(page)
+        resource = await exchange.get(operation, page)
+        listed = resource.get("Members")
+        entries = listed if isinstance(listed, list) else []
+        paths = resources.links(entries)
+        found.update(dict.fromkeys(paths))
+        if len(paths) < len(entries) or (listed is not None and not isinstance(listed, list)):
+            lacks = "it has members without a usable link"
+        page = _next(resource)
+        if page == "":
+            lacks, page = "the link to its next page cannot be used", None
+    count = resource.get("Members@odata.count")
+    if lacks is None and isinstance(count, int) and count > len(found):
+        lacks = f"it has {len(found)} of {count} members"
+    return ListMembers(tuple(found), lacks)
+
+
+def _next(page: Resource) -> str | None:
+    """Return the path of the next page, empty if it cannot be used, and None after the last page."""
+    for field in ("Members@odata.nextLink", "@odata.nextLink", "Members@nextLink"):
+        if page.get(field):
+            link = page[field]
+            path = resources.link(link if isinstance(link, Mapping) else {"@odata.id": link}) or ""
+            return "" if path.startswith("//") else path
+    return None

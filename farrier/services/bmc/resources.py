@@ -1,17 +1,23 @@
-"""Pure functions that read decoded Redfish resources without trusting their content.
+"""Pure functions that read decoded Redfish resources and their links without trusting their content.
 
-The probe uses these functions. A field of an unexpected type counts as missing. Texts are cleaned and truncated before
-they are stored. `BmcError` is raised only if an indispensable field is missing.
+A field of an unexpected type counts as missing. Texts are cleaned and truncated before they are stored. `BmcError` is
+raised only if an indispensable field is missing. farrier uses only the path of an absolute URL or a redirect, and sends
+every request to the host that it has checked, so a link cannot lead farrier to another host; a link to another host
+stays as it is, and is not followed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
+
+import msgspec
+from yarl import URL
 
 from farrier.model.machine import identity
 from farrier.model.machine.bmc import BmcError, BmcFailure, PowerState
+from farrier.services.bmc.address import number
 
 Resource: TypeAlias = Mapping[str, Any]
 
@@ -27,6 +33,9 @@ _POWER = {
     "Off": PowerState.OFF,
     "PoweringOff": PowerState.OFF,
 }
+# The fields whose text is a link.
+_LINKS = frozenset({"@odata.id", "target", "@Redfish.ActionInfo"})
+_NEXT = "@odata.nextLink"
 _MAC_DIGITS = 12
 # The system of an NVIDIA GPU baseboard has this ID on the BMCs of all vendors.
 _GPU_BASEBOARD = re.compile(r"HGX_Baseboard_[0-9]+")
@@ -175,6 +184,59 @@ def macs(interface: Resource) -> tuple[str, ...]:
     return ()
 
 
+class Own(msgspec.Struct, frozen=True):
+    """A BMC's own URL, and the addresses of its host."""
+
+    url: URL
+    addresses: tuple[str, ...] = ()
+
+    def is_host(self, url: URL) -> bool:
+        """Return whether a URL names this host, by its name or by one of its addresses."""
+        ours = {_spelled(self.url.host), *map(_spelled, self.addresses)}
+        return url.user is None and url.password is None and _spelled(url.host) in ours
+
+
+def path_of(link: str, own: Own) -> str | None:
+    """Return the path with the query of an absolute URL on the BMC's own host; None for any other text. A BMC behind a
+    proxy or address translation knows neither the port nor the scheme of its URL, so both may differ."""
+    if not link.startswith(("http://", "https://", "//", "HTTP://", "HTTPS://")):
+        return None
+    try:
+        url = own.url.join(URL(link))
+        is_own = own.is_host(url)
+    except ValueError:
+        return None
+    return url.raw_path_qs if is_own else None
+
+
+def moved_to(location: str, path: str, own: Own) -> str | None:
+    """Return the path to which a redirect of `path` leads, if it leads to another path of the same origin."""
+    try:
+        came = own.url.join(URL(path))
+        url = came.join(URL(location))
+        same_port = url.scheme == own.url.scheme and url.port == own.url.port
+        is_same = same_port and own.is_host(url)
+    except ValueError:
+        return None
+    return url.raw_path_qs if is_same and url.raw_path_qs != came.raw_path_qs else None
+
+
+def with_paths(resource: Any, own: Own) -> Any:
+    """Replace the absolute URLs on the BMC's own host in all links of a decoded resource by their paths."""
+    left = [resource]
+    while left:
+        place = left.pop()
+        if isinstance(place, MutableMapping):
+            for field, value in place.items():
+                if isinstance(value, str) and (field in _LINKS or field.endswith(_NEXT)):
+                    place[field] = path_of(value, own) or value
+                elif isinstance(value, Mapping | list):
+                    left.append(value)
+        elif isinstance(place, list):
+            left += [one for one in place if isinstance(one, Mapping | list)]
+    return resource
+
+
 def _addresses(value: str) -> tuple[str, ...]:
     """Return the addresses in a text, in any notation. A world-wide name may be beside them; it has 8 bytes, and the
     hardware address of InfiniBand 20."""
@@ -206,3 +268,8 @@ def _reset(system: Resource) -> Mapping[str, Any]:
 
 def _texts(value: object) -> frozenset[str] | None:
     return frozenset(one for one in value if isinstance(one, str)) if isinstance(value, list) else None
+
+
+def _spelled(host: str | None) -> str:
+    name = (host or "").rstrip(".").lower()
+    return str(number(name) or name)

@@ -17,8 +17,8 @@ from bench.bmc_fleet import BmcFleet, bmc_fleet
 from bench.bmc_server import MANAGER, ROOT, SYSTEM, SYSTEMS
 from bench.ground import Ground, ground
 from farrier.model.machine.bmc import BmcError, BmcFailure, PowerState
+from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import open_bmc
-from farrier.services.bmc.times import BmcTimes
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.resolver import Credentials
 from tests.architecture.sources import ROOT as REPOSITORY
