@@ -20,11 +20,10 @@ import httpx
 import msgspec
 
 from bench.calls import Made, Told, needed
-from farrier.services.maas.service import CONCURRENCY
-from farrier.services.maas.signing import parsed
+from farrier.services.maas.service import CONCURRENCY, api_key
 from farrier.sim.maas import ADMIN
 
-_KEY = parsed(ADMIN.key)
+_KEY = api_key(ADMIN.key)
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 # This is longer than the slowest call of a region that is busy with four calls.
 _PATIENCE_SECONDS = 60

@@ -37,7 +37,7 @@ from farrier.metrics.sink import PrometheusSink
 from farrier.model.credential import Credential
 from farrier.model.maas.changes import Commission, Deploy, NewMachine, PowerAccess
 from farrier.protocols import CredentialStore, MaasClient, ServiceObserver
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.maas.regions import Regions
 from farrier.services.maas.service import MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status

@@ -43,10 +43,10 @@ from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import open_bmc
 from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.routes import BoundCredentials, Ways
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.maas.regions import Regions, settings_of
-from farrier.services.ufm import fabrics as fabric_services
-from farrier.services.ufm.fabrics import Fabrics
+from farrier.services.ufm import client as fabric_services
+from farrier.services.ufm.client import Fabrics
 from farrier.wiring.kinds import Extensions, LoopParts, built_in_loops, kind_loop, loop_of
 from farrier.wiring.secrets import credentials
 from farrier.wiring.storage import Database, brief

@@ -41,8 +41,8 @@ from farrier.services.maas import service
 from farrier.services.maas.requests import MaasOperation
 from farrier.services.ufm import service as ufm_service
 from farrier.services.ufm.requests import UfmOperation
-from farrier.services.vault import answers
-from farrier.services.vault.answers import VaultOperation
+from farrier.services.vault.client import FAILURES as VAULT_FAILURES
+from farrier.services.vault.client import VaultOperation, VaultResult
 
 # The results of requests without a failure: a response arrived, or the run that sent the request ended.
 _NO_FAILURE = ("ok", "cancelled")
@@ -99,8 +99,8 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
 
 def services() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the possible results of each operation, by service."""
-    vault = _http(answers.FAILURES, VaultOperation)
-    vault[VaultOperation.READ] += (str(answers.VaultResult.MISSING),)
+    vault = _http(VAULT_FAILURES, VaultOperation)
+    vault[VaultOperation.READ] += (str(VaultResult.MISSING),)
     return {
         "bmc": dict.fromkeys(map(str, BmcOperation), (*_NO_FAILURE, *map(str, bmc_failure.OF_A_REQUEST))),
         "maas": _http(service.FAILURES, MaasOperation),

@@ -16,9 +16,8 @@ import msgspec
 import pytest
 
 from farrier.model.maas.reading import MaasError, MaasFailure
-from farrier.services.http.client import Endpoint, HttpClient, Pass, open_client
+from farrier.services.http.client import Endpoint, HttpClient, Pass, Times, open_client
 from farrier.services.http.messages import HttpRequest, HttpResponse
-from farrier.services.http.times import Times
 from farrier.services.maas.requests import MaasOperation
 from farrier.services.maas.service import LARGEST_BODY_BYTES, MAAS
 from tests.support.answers import http

@@ -17,7 +17,7 @@ from farrier.model.credential import Credential
 from farrier.model.maas.changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.model.maas.reading import MaasStatus, Machine
 from farrier.protocols import CredentialStore
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.maas.client import Maas, open_maas
 from farrier.services.maas.service import KEY_KEPT, MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport

@@ -24,7 +24,7 @@ import pytest
 from farrier.model.maas.changes import Delete, NewMachine, PowerAccess
 from farrier.model.maas.reading import Machine
 from farrier.model.maas.reading import StatusNumber as N
-from farrier.services.maas.signing import parsed
+from farrier.services.maas.service import api_key
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.maas import COMMISSION, DEPLOY, LONG, NEW, World, world_of
 
@@ -42,7 +42,7 @@ class Site:
         self.world, self.region = world, region
         self.client = world.client
         self.key = key
-        self._http, self._parsed = http, parsed(key)
+        self._http, self._parsed = http, api_key(key)
         self._made: list[str] = []
 
     async def send(self, method: str, path: str, form: Form | None = None, *, json: object = None) -> httpx.Response:

@@ -16,7 +16,7 @@ from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.io.kinds import maas_region as region_rows
 from farrier.io.kinds.built_in import REGION_ROWS
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.maas.regions import Regions
 from farrier.services.maas.service import MaasSettings
 from farrier.sim.maas import Region, RegionTransport

@@ -23,8 +23,8 @@ from farrier.io.connections.pool import Connection, Pool
 from farrier.io.kinds.built_in import PARTITION_ROWS
 from farrier.model.loop.outcome import Step
 from farrier.model.partition.partition import KIND
-from farrier.services.http.times import Times
-from farrier.services.ufm.fabrics import Fabrics
+from farrier.services.http.client import Times
+from farrier.services.ufm.client import Fabrics
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
 from tests.support.clock import no_pause

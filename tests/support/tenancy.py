@@ -20,8 +20,8 @@ from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.io.kinds.built_in import PARTITION_ROWS, SEGMENT_ROWS
-from farrier.services.http.times import Times
-from farrier.services.ufm.fabrics import Fabrics
+from farrier.services.http.client import Times
+from farrier.services.ufm.client import Fabrics
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg

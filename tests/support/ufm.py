@@ -21,7 +21,7 @@ from farrier.config.sites import UfmSite
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.model.partition.ufm import Qos, UfmError, WantedPartition
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.ufm.client import Ufm, open_ufm
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock

@@ -13,7 +13,7 @@ from farrier.config import Config, site_files
 from farrier.config.sites import Sites
 from farrier.errors import ConfigError
 from farrier.protocols import ServiceObserver
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.maas.regions import Regions, settings_of
 
 

@@ -17,7 +17,7 @@ from farrier.config import Config
 from farrier.config.sites import Sites
 from farrier.errors import FarrierError
 from farrier.services.credentials.resolver import Credentials
-from farrier.services.maas import signing
+from farrier.services.maas.service import api_key
 
 _Read: TypeAlias = Callable[[str], Awaitable[object]]
 
@@ -44,7 +44,7 @@ async def unreadable(settings: Config, sites: Sites, *, of_settings: bool) -> tu
 
 async def _of_sites(store: Credentials, sites: Sites) -> AsyncIterator[Unreadable]:
     async def key(reference: str) -> object:
-        return signing.parsed(await store.token(reference))
+        return api_key(await store.token(reference))
 
     for name, site in sites.items():
         reads: list[tuple[str, str, _Read]] = []

@@ -10,6 +10,7 @@ and merged URLs of the client are not needed, and would take half of the CPU tim
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
@@ -27,7 +28,6 @@ from farrier.model.request_error import RequestError
 from farrier.protocols.permit import require_lease
 from farrier.services.http.failures import Failures
 from farrier.services.http.messages import Garbled, HttpRequest, HttpResponse
-from farrier.services.http.times import Times
 from farrier.services.http.transport import AioTransport
 from farrier.services.http.trust import verifying
 
@@ -39,6 +39,15 @@ _FIRST_PAUSE = timedelta(seconds=1)
 
 # Without compression, no body can exceed the size limit after it was read.
 _HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "farrier"}
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """The clocks of a client. `wall` is the time of day, used only for signatures; `pause` waits before a read is
+    repeated."""
+
+    clock: protocols.Clock
+    wall: Callable[[], float] = time.time
+    pause: Callable[[float], Awaitable[None]] = anyio.sleep
 
 
 class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from farrier import protocols
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 
 _S = TypeVar("_S")
 _C = TypeVar("_C")

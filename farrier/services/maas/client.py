@@ -8,11 +8,13 @@ its key, and the number of deployments in progress.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
+from typing import Generic, TypeVar
 
+import anyio
 import httpx
 import msgspec
 import structlog
@@ -20,27 +22,16 @@ import structlog
 from farrier import protocols
 from farrier.log import mask_urls
 from farrier.model.maas.changes import Change, Deploy, LookUp, NewMachine
-from farrier.model.maas.reading import (
-    Event,
-    MaasError,
-    MaasFailure,
-    MaasUser,
-    Machine,
-    PowerAddress,
-    Subnet,
-    Vlan,
-)
+from farrier.model.maas.reading import Event, MaasError, MaasFailure, MaasUser, Machine, PowerAddress, Subnet, Vlan
 from farrier.model.maas.scripts import Script, ScriptSet, Text
-from farrier.services.http.client import Endpoint, HttpClient, SendFunction, SentCredential, open_client
+from farrier.services.http.client import Endpoint, HttpClient, SendFunction, SentCredential, Times, open_client
 from farrier.services.http.messages import HttpRequest
-from farrier.services.http.shared_reading import SharedReading
-from farrier.services.http.times import Times
 from farrier.services.maas import answers, requests
 from farrier.services.maas.requests import MaasOperation
-from farrier.services.maas.service import FAILURES, MAAS, MaasSettings
-from farrier.services.maas.signing import ApiKey, parsed
+from farrier.services.maas.service import FAILURES, MAAS, ApiKey, MaasSettings, api_key
 
 _log = structlog.stdlib.get_logger(__name__)
+_T = TypeVar("_T")
 
 # The age up to which a reading of a machine is used for a change. An older reading is repeated.
 FRESH = timedelta(seconds=10)
@@ -59,6 +50,25 @@ ADDRESSES_KEPT = timedelta(seconds=60)
 # the second attempt finds the network at the latest.
 NETWORKS_KEPT = timedelta(seconds=30)
 _WHOAMI = HttpRequest(operation=MaasOperation.WHOAMI, path="users/", query=(("op", "whoami"),))
+
+
+class SharedReading(Generic[_T]):
+    """The last result of `read`, which is reused until its age reaches `kept`. If `read` fails, the next waiting caller
+    repeats it."""
+
+    def __init__(self, read: Callable[[], Awaitable[_T]], *, kept: timedelta, clock: protocols.Clock) -> None:
+        self._read = read
+        self._kept = kept.total_seconds()
+        self._now = clock.monotonic
+        self._one_at_a_time = anyio.Lock()
+        self._last: tuple[float, _T] | None = None
+
+    async def get(self) -> _T:
+        async with self._one_at_a_time:
+            asked = self._now()
+            if self._last is None or asked - self._last[0] >= self._kept:
+                self._last = asked, await self._read()
+            return self._last[1]
 
 
 class Maas:
@@ -238,7 +248,7 @@ async def open_maas(
     site and the URL. Raises `ConfigError` for an unusable CA file."""
 
     async def credential() -> ApiKey:
-        return parsed(await credentials.token(settings.key))
+        return api_key(await credentials.token(settings.key))
 
     if not settings.url.startswith("https://"):
         _log.warning("maas.not_encrypted", url=settings.url)

@@ -1,7 +1,6 @@
-"""The parameters of MAAS: the settings of a region, limits, and the table of failures.
+"""The parameters of MAAS: the settings of a region, its API key, limits, and the table of failures.
 
-The MAAS client and the code that opens the client use these parameters. Error texts of the region are quoted, because
-an operator needs them.
+Error texts of the region are quoted, because an operator needs them. No log or error text contains a part of the key.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final
+from uuid import uuid4
 
 import msgspec
 from typing_extensions import override
@@ -163,3 +163,41 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     # The region switches power and makes remote calls within the request. If this takes longer, farrier reads the
     # result afterwards. A step that reads and changes must end within a minute.
     change_timeout: timedelta = timedelta(seconds=45)
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The API key of one user, which has three parts of ASCII letters and digits."""
+
+    consumer: str
+    token: str
+    secret: str
+
+    @override
+    def __repr__(self) -> str:
+        return "ApiKey(***)"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self.secret, self.token, self.consumer)
+
+    def headers(self, now: float) -> Mapping[str, str]:
+        """Return the header of one attempt: OAuth 1.0 with PLAINTEXT and a new nonce, because the region accepts each
+        only once. `now` is the Unix time; the region refuses a header that is five minutes old."""
+        # The parts are letters and digits, so nothing is escaped. The consumer's secret, which precedes the ampersand,
+        # is empty.
+        return {
+            "Authorization": (
+                f'OAuth oauth_nonce="{uuid4().hex}", oauth_timestamp="{int(now)}", oauth_version="1.0", '
+                f'oauth_signature_method="PLAINTEXT", oauth_consumer_key="{self.consumer}", '
+                f'oauth_token="{self.token}", oauth_signature="%26{self.secret}"'
+            )
+        }
+
+
+def api_key(text: str) -> ApiKey:
+    """Parse a key in the form that MAAS prints. Raises `MaasError` `auth`, whose text does not contain the input."""
+    parts = text.strip().split(":")
+    if len(parts) != 3 or not all(part and part.isascii() and part.isalnum() for part in parts):
+        raise MaasError(F.AUTH, "the API key must consist of three parts of letters and digits, separated by colons")
+    consumer, token, secret = parts
+    return ApiKey(consumer=consumer, token=token, secret=secret)

@@ -1,13 +1,14 @@
-"""The `farrier.protocols.UfmClient` of a UFM. One reading of the UFM is used for all partitions for some seconds.
+"""`farrier.protocols.Fabrics`: one `UfmClient` for each site's UFM.
 
-Concurrent callers wait for one request. After a failure, no request is sent to the UFM for a short time. If farrier has
-changed a partition, it uses only readings that began after this change.
+One reading of a UFM is used for all partitions for some seconds. Concurrent callers wait for one request. After a
+failure, no request is sent to the UFM for a short time. If farrier has changed a partition, it uses only readings that
+began after this change.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -16,14 +17,15 @@ import anyio
 import httpx
 import msgspec
 import structlog
+from typing_extensions import override
 
 from farrier import protocols
-from farrier.config.sites import UfmSite
+from farrier.config.sites import Sites, UfmSite
 from farrier.model.partition.ufm import PartitionChange, Pkey, UfmError, UfmFailure
 from farrier.services.http.breaker import Breaker
-from farrier.services.http.client import Endpoint, HttpClient, open_client
+from farrier.services.http.client import Endpoint, HttpClient, Times, open_client
 from farrier.services.http.messages import Garbled
-from farrier.services.http.times import Times
+from farrier.services.http.site_clients import SiteClients
 from farrier.services.ufm import answers, requests
 from farrier.services.ufm.answers import Listed
 from farrier.services.ufm.service import FAILURES, UFM, pass_of
@@ -150,3 +152,28 @@ async def open_ufm(
         UFM, endpoint, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
         yield Ufm(http, clock=times.clock, url=settings.url, named=settings.partition_names)
+
+
+def settings_of(sites: Sites) -> Mapping[str, UfmSite]:
+    """Return the UFM settings of the sites that have a UFM."""
+    return {name: site.ufm for name, site in sites.items() if site.ufm is not None}
+
+
+class Fabrics(SiteClients[UfmSite, Ufm]):
+    """The implementation of `protocols.Fabrics`."""
+
+    def client(self, site: str) -> protocols.UfmClient | None:
+        kept = self._sites.get(site)
+        return None if kept is None else kept.client
+
+    @override
+    async def _open(self, site: str, settings: UfmSite) -> Ufm:
+        return await self._stack.enter_async_context(
+            open_ufm(
+                settings,
+                credentials=self._credentials,
+                times=self._times,
+                observer=self._observer,
+                transport=self._transport,
+            )
+        )

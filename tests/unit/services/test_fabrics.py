@@ -10,8 +10,8 @@ import pytest
 
 from farrier.config.sites import Site, UfmSite
 from farrier.errors import ConfigError
-from farrier.services.http.times import Times
-from farrier.services.ufm.fabrics import Fabrics, settings_of
+from farrier.services.http.client import Times
+from farrier.services.ufm.client import Fabrics, settings_of
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
 from tests.support.observed import Observed

@@ -12,14 +12,14 @@ from farrier.services.http.messages import HttpRequest, HttpResponse
 from farrier.services.maas import requests, service
 from farrier.services.ufm import requests as ufm_requests
 from farrier.services.ufm import service as ufm_service
-from farrier.services.vault import answers
+from farrier.services.vault import client as vault
 
 SERVICES = pytest.mark.parametrize(
     ("failures", "operations"),
     [
         (service.FAILURES, requests.MaasOperation),
         (ufm_service.FAILURES, ufm_requests.UfmOperation),
-        (answers.FAILURES, answers.VaultOperation),
+        (vault.FAILURES, vault.VaultOperation),
     ],
     ids=["maas", "ufm", "vault"],
 )

@@ -15,10 +15,9 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from farrier.model.maas.reading import MaasError, MaasFailure
-from farrier.services.http.times import Times
+from farrier.services.http.client import Times
 from farrier.services.maas import client as maas
-from farrier.services.maas.limiter import LONGEST_AGAIN, PLACE_KEPT, SLOTS
-from farrier.services.maas.regions import Regions
+from farrier.services.maas.regions import LONGEST_AGAIN, PLACE_KEPT, SLOTS, Regions
 from farrier.services.maas.service import CONCURRENCY, MaasSettings
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
