@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Memo
-from farrier.sim.maas import ADMIN, Status
+from farrier.sim.maas import ADMIN, Status, show
 from farrier.sim.maas.records import Disk, Interface, Machine, ScriptSet, ScriptStatus, SetType
-from farrier.sim.maas.show import machine as show_machine
 from tests.support.stages import MAC, Stand
 
 HOST = "10.0.0.1"
@@ -47,7 +46,7 @@ def a_disk(stand: Stand) -> Disk:
 
 def shown(stand: Stand) -> list[dict[str, object]]:
     """All machines, as the region lists them."""
-    return [show_machine.machine(stand.region, machine) for machine in stand.region.machines.values()]
+    return [show.machine(stand.region, machine) for machine in stand.region.machines.values()]
 
 
 def is_held(machine: Machine) -> None:

@@ -28,8 +28,8 @@ from farrier.sim.maas.hardware import (
     Printed,
     RunFate,
 )
+from farrier.sim.maas.http.app import RegionTransport, open_region
 from farrier.sim.maas.http.call import User
-from farrier.sim.maas.http.serving import RegionTransport, open_region
 from farrier.sim.maas.region import ADMIN, OPERATOR, Region
 
 __all__ = [

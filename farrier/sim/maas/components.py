@@ -13,7 +13,7 @@ import uuid
 from farrier.sim.maas.hardware import DiskModel, Hardware, Nature, Nic
 from farrier.sim.maas.records import Disk, Interface, Link, Machine, Partition, Remains
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.show.storage import usable
+from farrier.sim.maas.show import usable
 
 _UUID = re.compile(r"[\da-f]{8}-?(?:[\da-f]{4}-?){3}[\da-f]{12}", re.IGNORECASE)
 

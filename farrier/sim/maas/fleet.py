@@ -11,13 +11,12 @@ import re
 from collections.abc import Callable
 
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import states
+from farrier.sim.maas import show, states
 from farrier.sim.maas.http.call import Answer, Call, Refused
 from farrier.sim.maas.http.forms import FIELDS, POWER_PARAMETERS
 from farrier.sim.maas.http.readers import Origin
 from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.show import machine as show_machine
 
 _Matches = Callable[[Machine], set[str]]
 _FILTERS: dict[str, _Matches] = {
@@ -37,7 +36,7 @@ def sees(call: Call, machine: Machine) -> bool:
 
 
 def listed(region: Region, call: Call) -> object:
-    return [show_machine.machine(region, machine) for machine in selected(region, call)]
+    return [show.machine(region, machine) for machine in selected(region, call)]
 
 
 def selected(region: Region, call: Call) -> list[Machine]:
@@ -61,7 +60,7 @@ def all_power_parameters(region: Region, call: Call) -> object:
     if not call.user.is_superuser:
         raise Refused(403, "This method is reserved for admin users.")
     wanted = call.many("id") or list(region.machines)
-    return {one: show_machine.power_parameters(region.machines[one]) for one in wanted if one in region.machines}
+    return {one: show.power_parameters(region.machines[one]) for one in wanted if one in region.machines}
 
 
 def create(region: Region, call: Call) -> object:
@@ -93,7 +92,7 @@ def create(region: Region, call: Call) -> object:
         region.move(machine, Status.DEPLOYED)
     if call.user.is_superuser and commission and not deployed:
         _commission_quietly(region, call, machine)
-    return show_machine.machine(region, machine)
+    return show.machine(region, machine)
 
 
 def _commission_quietly(region: Region, call: Call, machine: Machine) -> None:
@@ -172,7 +171,7 @@ def update(region: Region, call: Call, machine: Machine) -> object:
     region.hostnames[hostname] = machine.system_id
     if call.has("enable_hw_sync"):
         machine.enable_hw_sync = call.flag("enable_hw_sync")
-    return show_machine.machine(region, machine)
+    return show.machine(region, machine)
 
 
 def delete(region: Region, call: Call, machine: Machine) -> object:
@@ -187,7 +186,7 @@ def set_workload_annotations(region: Region, call: Call, machine: Machine) -> ob
     given = dict(call.unnamed(Origin.POST))
     merged = machine.annotations | given
     machine.annotations = {name: value for name, value in merged.items() if value}
-    return show_machine.machine(region, machine)
+    return show.machine(region, machine)
 
 
 def allocate(region: Region, call: Call) -> object:
@@ -199,4 +198,4 @@ def allocate(region: Region, call: Call) -> object:
         text = f"No machine with system ID {wanted} available." if wanted else "No machine available."
         raise Refused(409, text)
     states.acquire(region, call, chosen[0])
-    return {**show_machine.machine(region, chosen[0]), "constraints_by_type": {}}
+    return {**show.machine(region, chosen[0]), "constraints_by_type": {}}

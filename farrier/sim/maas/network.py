@@ -8,10 +8,10 @@ use.
 from __future__ import annotations
 
 from farrier.model.maas.reading import StatusNumber as Status
+from farrier.sim.maas import show
 from farrier.sim.maas.http.call import Call, Refused
 from farrier.sim.maas.records import Interface, Link, Machine, Vlan
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.show import network
 from farrier.sim.maas.statuses import NETWORK_EDITABLE
 
 _STATES = "interface because the machine is not New, Ready, Allocated, or Broken."
@@ -51,7 +51,7 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
     interface.name = call.one("name") or interface.name
     if call.one("tags") is not None:
         interface.tags = [tag for tag in (call.one("tags") or "").split(",") if tag]
-    return network.interface(machine, interface)
+    return show.interface(machine, interface)
 
 
 def _set_mtu(call: Call, params: dict[str, object]) -> None:
@@ -110,7 +110,7 @@ def link_subnet(region: Region, call: Call, machine: Machine, interface: Interfa
     if mode != "link_up":
         interface.links = [kept for kept in interface.links if kept.mode != "link_up"]
     interface.links.append(link)
-    return network.interface(machine, interface)
+    return show.interface(machine, interface)
 
 
 def _link(region: Region, call: Call, interface: Interface, *, mode: str, force: bool) -> Link:
@@ -141,7 +141,7 @@ def unlink_subnet(region: Region, call: Call, machine: Machine, interface: Inter
         raise Refused(400, {"id": [f"'{wanted}' is not a valid id.  It should be one of: {choices}."]})
     region.claimed.discard(link.ip_address or "")
     interface.links.remove(link)
-    return network.interface(machine, interface)
+    return show.interface(machine, interface)
 
 
 # The defaults of a bond (maasserver/forms/interface.py:533-543).
@@ -231,4 +231,4 @@ def _made(
     _fit(machine, made)
     if kind == "bond" and vlan is not None:
         _move(region, made, vlan)
-    return network.interface(machine, made)
+    return show.interface(machine, made)

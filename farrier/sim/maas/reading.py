@@ -9,11 +9,11 @@ import base64
 from datetime import datetime
 from urllib.parse import urlencode
 
+from farrier.sim.maas import show
 from farrier.sim.maas.events import Event, Level
 from farrier.sim.maas.http.call import Answer, Call, Refused
 from farrier.sim.maas.records import Machine, ScriptRun, ScriptSet, SetType
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.show import network
 
 _MOST_EVENTS = 1000
 _DEFAULT_EVENTS = 100
@@ -73,14 +73,14 @@ def whoami(region: Region, call: Call) -> object:
 
 
 def subnets(region: Region, call: Call) -> object:
-    return [network.subnet(subnet) for subnet in region.site.subnets]
+    return [show.subnet(subnet) for subnet in region.site.subnets]
 
 
 def vlans(region: Region, fabric: str) -> object:
     found = [vlan for vlan in region.site.vlans() if str(vlan.fabric_id) == fabric]
     if not found:
         raise Refused(404, "No Fabric matches the given query.")
-    return [network.vlan(vlan) for vlan in found]
+    return [show.vlan(vlan) for vlan in found]
 
 
 def fabrics(region: Region, call: Call) -> object:

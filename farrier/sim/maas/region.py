@@ -1,12 +1,12 @@
 """A simulated MAAS region, with its machines, clock, events, users, networks and other objects, and injected faults.
 
-Tests, benchmarks and the demo create a `Region`, and `app` serves it. A region has all state of its simulation in
-memory. Every change of a machine's status goes through `move`, which writes the event that clients read. Time passes
-only by `advance`.
+Tests, benchmarks and the demo create a `Region`, which has all state of its simulation in memory. Every change of a
+machine's status goes through `move`, which writes the event that clients read. Time passes only by `advance`.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,6 @@ from farrier.sim.maas.hardware import Durations, Nature
 from farrier.sim.maas.http.auth import Keys
 from farrier.sim.maas.http.call import Exchange, Refused, User
 from farrier.sim.maas.records import Interface, Machine, Script, ScriptSet, ScriptStatus, SetType, Subnet
-from farrier.sim.maas.timeline import Timeline
 
 ADMIN = User(username="admin", key="adminconsumerkey01:admintokenkey00001:adminsecretadminsecretadminsecre")
 OPERATOR = User(
@@ -43,7 +42,7 @@ class Region:
         users: Sequence[User] = (ADMIN, OPERATOR),
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.timeline = Timeline(datetime.fromtimestamp(wall(), UTC))
+        self.now = datetime.fromtimestamp(wall(), UTC)
         self.durations = durations or Durations()
         self.default_nature = nature or Nature()
         self.natures: dict[str, Nature] = {}
@@ -63,14 +62,17 @@ class Region:
         """Functions that are called with each request and its response, right before the response is sent. Counters and
         measurements use them."""
         self._ids: dict[str, itertools.count[int]] = {}
-
-    @property
-    def now(self) -> datetime:
-        return self.timeline.now
+        self._order = itertools.count()
+        self._due: list[tuple[datetime, int, Callable[[], None]]] = []
 
     def advance(self, by: timedelta) -> None:
-        """Advance the clock, and do all work that becomes due, in order."""
-        self.timeline.advance(by)
+        """Advance the clock, and do all work that becomes due, in the order of its times and then of its planning."""
+        until = self.now + by
+        while self._due and self._due[0][0] <= until:
+            moment, _, step = heapq.heappop(self._due)
+            self.now = max(self.now, moment)
+            step()
+        self.now = max(self.now, until)
 
     def next_id(self, kind: str) -> int:
         return next(self._ids.setdefault(kind, itertools.count(1)))
@@ -165,14 +167,17 @@ class Region:
             listener(machine, before)
 
     def plan(self, machine: Machine, delay: timedelta, step: Callable[[], None]) -> None:
-        """Do `step` later, unless the machine's status has changed in the meantime."""
+        """Do `step` later, unless the machine's status has changed in the meantime; without a delay, do it now."""
         epoch = machine.epoch
 
         def unless_void() -> None:
             if machine.epoch == epoch:
                 step()
 
-        self.timeline.after(delay, unless_void)
+        if delay > timedelta(0):
+            heapq.heappush(self._due, (self.now + delay, next(self._order), unless_void))
+        else:
+            step()
 
     def claim_address(self, interface: Interface) -> None:
         """Allocate an address for each AUTO link of the interface. The links keep their addresses until the machine is

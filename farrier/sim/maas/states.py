@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from farrier.model.maas.reading import RESCUE
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import installing, testing, work
+from farrier.sim.maas import testing, work
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.http.call import Call, Refused
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
@@ -145,7 +145,7 @@ def _check_deployable(machine: Machine) -> None:
 
 def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
     region.requested(machine, "User starting deployment", call.user, call.one("comment"))
-    region.open_scripts(machine, SetType.INSTALLATION, installing.LOG)
+    region.open_scripts(machine, SetType.INSTALLATION, work.LOG)
     machine.netboot = True
     region.move(machine, Status.DEPLOYING)
     region.note(machine, "Deploying")

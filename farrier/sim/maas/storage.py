@@ -10,12 +10,10 @@ import math
 import re
 
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import components
+from farrier.sim.maas import components, show
 from farrier.sim.maas.http.call import Call, Refused
 from farrier.sim.maas.records import Disk, Machine
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.show import machine as show_machine
-from farrier.sim.maas.show import storage
 
 # The size of the EFI partition of every boot disk (maasserver/storage_layouts.py:33).
 _EFI_PARTITION = 512 * 1024 * 1024
@@ -70,8 +68,8 @@ def set_storage_layout(region: Region, call: Call, machine: Machine) -> object:
         raise Refused(400, f"Failed to configure storage layout '{layout}': root_device: {reason}")
     boot = machine.boot_disk()
     root_size = _size(call, layout, whole=0 if boot is None else boot.size)
-    if root_size is not None and boot is not None and root_size > storage.usable(boot.size):
-        reason = f"Size is too large. Maximum size is {storage.usable(boot.size)}."
+    if root_size is not None and boot is not None and root_size > show.usable(boot.size):
+        reason = f"Size is too large. Maximum size is {show.usable(boot.size)}."
         raise Refused(400, f"Failed to configure storage layout '{layout}': root_size: {reason}")
     components.lay_out(region, machine, layout=layout, root_size=root_size)
-    return show_machine.machine(region, machine)
+    return show.machine(region, machine)

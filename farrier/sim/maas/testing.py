@@ -1,22 +1,26 @@
 """A test of a machine: the region boots its ephemeral system, and the machine runs scripts there and reports results.
 
-The operation `test` calls `opened` and `run`. `stored` and `signal` are what the region does with the messages of a
-machine. MAAS believes everybody who has the machine's token, and gives the token to everybody who can reach its
-metadata service; so tests call these functions to forge a result.
+farrier's own check sees the disks as the real script sees them, and prints what `farrier/agent/clean-check` prints; a
+test sets other programs in the `Nature` of a machine. MAAS believes everybody who has the machine's token, and gives
+the token to everybody who can reach its metadata service; so tests call `stored` and `signal` to forge a result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from farrier.agent import CLEAN_CHECK
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.sim.maas import programs
+from farrier.sim.maas import work
 from farrier.sim.maas.events import Level
-from farrier.sim.maas.hardware import Printed, RunFate
-from farrier.sim.maas.records import Machine, Script, ScriptRun, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.hardware import DiskModel, Nature, Printed, RunFate
+from farrier.sim.maas.records import Machine, Remains, Script, ScriptRun, ScriptSet, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import READY_AFTER_TESTING
 
+_SAMPLES = 1000
 _RESTING = frozenset({Status.READY, Status.NEW})
 # The order in which a status of one script becomes the status of all (maasserver/models/scriptset.py:54).
 _PRECEDENCE = (
@@ -47,7 +51,7 @@ def run(region: Region, machine: Machine, running: ScriptSet) -> None:
         for each in running.runs:
             each.status = ScriptStatus.ABORTED if each.started is None else ScriptStatus.TIMED_OUT
         _sum_up(running)
-        _failed(region, machine, reason)
+        work.fail(region, machine, reason)
 
     def start() -> None:
         for each in running.runs:
@@ -68,15 +72,11 @@ def run(region: Region, machine: Machine, running: ScriptSet) -> None:
 def _end(region: Region, machine: Machine, running: ScriptSet, revisions: dict[int, int]) -> None:
     bad = 0
     for each in running.runs:
-        printed = programs.run(machine, region.nature_of(machine), each.script.name)
+        printed = _printed(machine, region.nature_of(machine), each.script.name)
         stored(region, machine, each, printed, revision=revisions[each.id])
         bad += printed.exit_status != 0
     signal(region, machine, passed=not bad)
-    region.plan(machine, region.durations.power, lambda: _halt(machine))
-
-
-def _halt(machine: Machine) -> None:
-    machine.power_state = "off"
+    region.plan(machine, region.durations.power, lambda: work.halt(machine))
 
 
 def stored(region: Region, machine: Machine, result: ScriptRun, printed: Printed, *, revision: int) -> None:
@@ -114,12 +114,6 @@ def signal(region: Region, machine: Machine, *, passed: bool) -> None:
     region.move(machine, after)
 
 
-def _failed(region: Region, machine: Machine, reason: str) -> None:
-    machine.error_description, machine.power_state = reason, "off"
-    region.note(machine, "Marking node failed", reason, level=Level.ERROR, action="mark_failed")
-    region.move(machine, Status.FAILED_TESTING)
-
-
 def _sum_up(running: ScriptSet) -> None:
     """Derive the status and the times of a set from its scripts."""
     statuses = {each.status for each in running.runs}
@@ -128,3 +122,27 @@ def _sum_up(running: ScriptSet) -> None:
     running.started = min((each.started for each in running.runs if each.started), default=None)
     ended = [each.ended for each in running.runs]
     running.ended = max((end for end in ended if end), default=None) if None not in ended else None
+
+
+def _printed(machine: Machine, nature: Nature, script: str) -> Printed:
+    """Run the script with this name on the machine."""
+    program = nature.programs.get(script)
+    if program is not None:
+        return program()
+    return _clean_check(machine, nature) if script == CLEAN_CHECK else Printed()
+
+
+def _clean_check(machine: Machine, nature: Nature) -> Printed:
+    """Return what farrier's check of erased disks prints on this machine."""
+    devices = [_checked(disk, machine.data.get(disk.serial)) for disk in nature.hardware.disks]
+    said = {"format": 1, "seed": "0", "uptime": 60.0, "gpus": 0, "devices": devices}
+    is_erased = all(device["result"] == "erased" for device in devices)
+    return Printed(b"Checks the disks.\n" + msgspec.json.encode(said) + b"\n", 0 if is_erased else 1)
+
+
+def _checked(disk: DiskModel, remains: Remains | None) -> dict[str, object]:
+    bad = {None: 0, Remains.BETWEEN_THE_ENDS: _SAMPLES - 2, Remains.EVERYWHERE: _SAMPLES}[remains]
+    found = {"kind": "disk", "serial": disk.serial, "model": disk.model, "size": disk.size, "method": "zero-samples"}
+    message = {"message": "data at byte 4194304"} if bad else {}
+    result = "failed" if bad else "erased"
+    return {**found, "samples": _SAMPLES, "bad_samples": bad, **message, "result": result, "seconds": 1.0}

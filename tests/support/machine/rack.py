@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from farrier.sim.bmc import SimulatedBmc
-from farrier.sim.maas import Region, Status, installing
+from farrier.sim.maas import Region, Status, work
 from farrier.sim.maas.records import Machine
 from farrier.sim.serving import open_app
 
@@ -80,5 +80,5 @@ class Rack:
         if machine is None:
             return PlainTextResponse("", status_code=404)
         if machine.status is Status.DEPLOYING:
-            installing.report(self._region, machine)
+            work.report(self._region, machine)
         return PlainTextResponse(base64.b64decode(machine.user_data or "").decode())

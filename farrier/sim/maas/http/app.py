@@ -1,14 +1,19 @@
-"""The region's ASGI application, which reads a request, calls its operation, and applies faults.
+"""The region's ASGI application, in this process by an httpx transport, or over a socket of 127.0.0.1.
 
-`serving` serves the application over a socket or in this process. As in MAAS, the order of checks is: path, identity,
-method, operation, object. The operation changes the state. Then power is switched and work begins; if one of these two
-steps fails, the response is the error. A fault that drops the response applies after all these steps.
+As in MAAS, the order of checks is: path, identity, method, operation, object. The operation changes the state. Then
+power is switched and work begins; if one of these two steps fails, the response is the error. A fault that drops the
+response applies after all these steps.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from urllib.parse import parse_qsl
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -17,8 +22,11 @@ from farrier.sim.faults import Fault
 from farrier.sim.maas.http import routes
 from farrier.sim.maas.http.call import HTML, Answer, Call, Exchange, Refused, User, encoded, form_of
 from farrier.sim.maas.region import Region
+from farrier.sim.serving import AppTransport, open_app
 
 ROOT = "/MAAS/api/2.0/"
+# The real time between two steps of the simulated clock.
+_TICK_SECONDS = 0.02
 _NOBODY = User(username="", key="::", is_superuser=False)
 
 
@@ -97,3 +105,36 @@ def _broken(fault: Fault | None, answer: Answer) -> Answer:
         return answer
     content, kind = fault.spoilt(answer.content, answer.content_type)
     return Answer(status=answer.status, content=content, content_type=kind, headers=answer.headers)
+
+
+class RegionTransport(AppTransport):
+    """A transport that sends requests to `region` without a socket."""
+
+    def __init__(self, region: Region) -> None:
+        super().__init__(RegionApp(region))
+
+
+@asynccontextmanager
+async def open_region(region: Region, *, speed: float | None = None) -> AsyncIterator[str]:
+    """Serve `region` on 127.0.0.1. Yields the base URL, `http://127.0.0.1:PORT/MAAS`."""
+    clock = anyio.CancelScope()
+    async with (
+        open_app(RegionApp(region), name="maas simulation") as url,
+        anyio.create_task_group() as tasks,
+    ):
+        if speed is not None:
+            tasks.start_soon(_follow_real_time, region, speed, clock, name="maas simulation clock")
+        try:
+            yield f"{url}/MAAS"
+        finally:
+            clock.cancel()
+
+
+async def _follow_real_time(region: Region, speed: float, scope: anyio.CancelScope) -> None:
+    with scope:
+        last = time.monotonic()
+        while True:
+            await anyio.sleep(_TICK_SECONDS)
+            now = time.monotonic()
+            region.advance(timedelta(seconds=(now - last) * speed))
+            last = now

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from farrier.sim.maas import fleet, network, reading, scripts, site, states, storage
+from farrier.sim.maas import fleet, network, reading, scripts, show, site, states, storage
 from farrier.sim.maas.http.call import HTML, Call, Refused, kind_of
 from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.show import machine as show_machine
 
 _Wide = Callable[[Region, Call], object]
 _OnMachine = Callable[[Region, Call, Machine], object]
@@ -150,7 +149,7 @@ def _machine(region: Region, call: Call, system_id: str, *, missed: str = "Machi
 
 def _on_machine(region: Region, call: Call, system_id: str) -> object:
     if (call.method, call.op) == ("GET", None):
-        return show_machine.machine(region, _machine(region, call, system_id))
+        return show.machine(region, _machine(region, call, system_id))
     change = _CHANGES.get(call.op or "") if call.method == "POST" else None
     if change is None:
         operation = _named(_ON_MACHINE, call)
@@ -160,7 +159,7 @@ def _on_machine(region: Region, call: Call, system_id: str) -> object:
     machine = _machine(region, call, system_id)
     _check_rights(call, machine)
     change(region, call, machine)
-    return show_machine.machine(region, machine)
+    return show.machine(region, machine)
 
 
 def _check_rights(call: Call, machine: Machine) -> None:

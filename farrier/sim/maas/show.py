@@ -1,21 +1,19 @@
-"""Shows a machine as MAAS does, with exactly the recorded fields, and its power parameters.
+"""Shows the records of a region as MAAS does, with exactly the recorded fields: machines, networks and disks.
 
-Every response with a machine uses this module, which only reads. As in MAAS, status message and action come from the
-newest event with at least the level INFO, and are not part of the machine's state.
+As in MAAS, a machine's status message and action come from the newest event with at least the level INFO, and are not
+part of its state. While a machine is being released, its file systems are not shown, because MAAS has already removed
+the file systems of the deployment.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.maas import site
 from farrier.sim.maas.events import Level
-from farrier.sim.maas.records import Machine, ScriptStatus, SetType
-from farrier.sim.maas.show import network, storage
-
-if TYPE_CHECKING:
-    from farrier.sim.maas.region import Region
+from farrier.sim.maas.records import Disk, Interface, Link, Machine, Partition, ScriptStatus, SetType, Subnet, Vlan
+from farrier.sim.maas.region import Region
 
 HARDWARE_FIELDS = (
     "system_vendor",
@@ -38,6 +36,9 @@ HARDWARE_FIELDS = (
     "chassis_version",
 )
 _TESTED = ("cpu_test", "memory_test", "network_test", "storage_test", "interface_test", "other_test", "testing")
+_BLOCK = 4 << 20
+# The space that a partition table and its alignment take from a disk.
+_TABLE = 6 << 20
 
 
 def machine(region: Region, shown: Machine) -> dict[str, object]:
@@ -121,7 +122,7 @@ def _place(region: Region, shown: Machine) -> dict[str, object]:
 
 
 def _network(shown: Machine) -> dict[str, object]:
-    interfaces = [network.interface(shown, interface) for interface in shown.interfaces]
+    interfaces = [interface(shown, interface) for interface in shown.interfaces]
     boot = shown.boot_interface()
     links = [link for interface in shown.interfaces for link in interface.links]
     claimed = [link.ip_address for link in links if link.ip_address]
@@ -139,7 +140,7 @@ def _network(shown: Machine) -> dict[str, object]:
 
 
 def _storage(shown: Machine) -> dict[str, object]:
-    disks = [storage.disk(shown, disk) for disk in shown.disks]
+    disks = [disk(shown, disk) for disk in shown.disks]
     boot = shown.boot_disk()
     return {
         "blockdevice_set": disks,
@@ -178,3 +179,148 @@ def _constants() -> dict[str, object]:
         "node_type": 0,
         "node_type_name": "Machine",
     }
+
+
+def vlan(shown: Vlan) -> dict[str, object]:
+    return {
+        "vid": shown.vid,
+        "mtu": shown.mtu,
+        "dhcp_on": shown.dhcp_on,
+        "external_dhcp": None,
+        "relay_vlan": None,
+        "fabric": f"fabric-{shown.fabric_id}",
+        "space": "undefined",
+        "fabric_id": shown.fabric_id,
+        "secondary_rack": None,
+        "name": shown.name,
+        "id": shown.id,
+        "primary_rack": shown.primary_rack,
+        "resource_uri": f"/MAAS/api/2.0/vlans/{shown.id}/",
+    }
+
+
+def subnet(shown: Subnet) -> dict[str, object]:
+    return {
+        "name": shown.name,
+        "description": "",
+        "vlan": vlan(shown.vlan),
+        "cidr": shown.cidr,
+        "rdns_mode": 2,
+        "gateway_ip": shown.gateway_ip,
+        "dns_servers": shown.dns_servers,
+        "allow_dns": True,
+        "allow_proxy": True,
+        "active_discovery": False,
+        "managed": True,
+        "disabled_boot_architectures": [],
+        "space": "undefined",
+        "id": shown.id,
+        "resource_uri": f"/MAAS/api/2.0/subnets/{shown.id}/",
+    }
+
+
+def interface(owner: Machine, shown: Interface) -> dict[str, object]:
+    children = [other.name for other in owner.interfaces if shown in other.parents]
+    return {
+        "system_id": owner.system_id,
+        "name": shown.name,
+        "type": shown.type,
+        "mac_address": shown.mac_address,
+        "vlan": vlan(shown.vlan) if shown.vlan else None,
+        "links": [_link(link) for link in shown.links],
+        "discovered": _discovered(shown),
+        "effective_mtu": _mtu(shown),
+        "enabled": True,
+        "params": shown.params,
+        "parents": [parent.name for parent in shown.parents],
+        "children": children,
+        "tags": shown.tags,
+        "link_connected": True,
+        "link_speed": shown.link_speed,
+        "interface_speed": shown.link_speed,
+        "vendor": shown.vendor,
+        "product": shown.product,
+        "firmware_version": shown.firmware_version,
+        "numa_node": 0,
+        "sriov_max_vf": 0,
+        "id": shown.id,
+        "resource_uri": f"/MAAS/api/2.0/nodes/{owner.system_id}/interfaces/{shown.id}/",
+    }
+
+
+def _mtu(shown: Interface) -> object:
+    own = shown.params.get("mtu")
+    return own if own is not None else (shown.vlan.mtu if shown.vlan else 1500)
+
+
+def _link(shown: Link) -> dict[str, object]:
+    view: dict[str, object] = {"id": shown.id, "mode": shown.mode}
+    if shown.ip_address is not None:
+        view["ip_address"] = shown.ip_address
+    if shown.subnet is not None:
+        view["subnet"] = subnet(shown.subnet)
+    return view
+
+
+def _discovered(shown: Interface) -> list[dict[str, object]] | None:
+    if shown.discovered is None:
+        return None
+    seen, address = shown.discovered
+    return [{"subnet": subnet(seen), "ip_address": address}]
+
+
+def usable(size: int) -> int:
+    """Return the size of a disk's only partition."""
+    return (size - _TABLE) // _BLOCK * _BLOCK
+
+
+def disk(owner: Machine, shown: Disk) -> dict[str, object]:
+    used = shown.partition is not None
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "type": "virtual" if shown.is_virtual else "physical",
+        "path": f"/dev/disk/by-dname/{shown.name}",
+        "id_path": shown.id_path,
+        "model": shown.model,
+        "serial": shown.serial,
+        "firmware_version": None,
+        "size": shown.size,
+        "block_size": 512,
+        "available_size": 0 if used else usable(shown.size),
+        "used_size": usable(shown.size) + _TABLE if used else 0,
+        "used_for": "GPT partitioned with 1 partition" if used else "Unused",
+        "tags": shown.tags,
+        "filesystem": _filesystem("ext4", "/", shown.name) if shown.is_virtual else None,
+        "partition_table_type": "GPT" if used else None,
+        "partitions": [_partition(owner, shown, shown.partition)] if shown.partition else [],
+        "numa_node": 0,
+        "storage_pool": None,
+        "uuid": None,
+        "system_id": owner.system_id,
+        "resource_uri": f"/MAAS/api/2.0/nodes/{owner.system_id}/blockdevices/{shown.id}/",
+    }
+
+
+def _partition(owner: Machine, on: Disk, shown: Partition) -> dict[str, object]:
+    mounted = owner.status is not Status.RELEASING
+    filesystem = _filesystem(shown.fstype, shown.mount_point, shown.fs_uuid)
+    used = f"ext4 formatted filesystem mounted at {shown.mount_point}" if shown.mount_point else shown.fstype
+    return {
+        "id": shown.id,
+        "uuid": shown.uuid,
+        "size": shown.size,
+        "bootable": False,
+        "path": f"/dev/disk/by-dname/{on.name}-part2",
+        "type": "partition",
+        "device_id": on.id,
+        "system_id": owner.system_id,
+        "tags": [],
+        "filesystem": filesystem if mounted else None,
+        "used_for": used if mounted else "Unused",
+        "resource_uri": f"/MAAS/api/2.0/nodes/{owner.system_id}/blockdevices/{on.id}/partition/{shown.id}",
+    }
+
+
+def _filesystem(fstype: str, mount_point: str | None, uuid: str) -> dict[str, object]:
+    return {"fstype": fstype, "label": "root", "uuid": uuid, "mount_point": mount_point, "mount_options": None}
