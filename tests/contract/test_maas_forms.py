@@ -14,8 +14,7 @@ from farrier.model.maas import changes
 from farrier.model.maas.changes import Commission
 from farrier.model.maas.reading import Machine
 from farrier.services.maas.requests import of_change
-from farrier.sim.maas.http.forms import FIELDS
-from farrier.sim.maas.http.readers import Data, Field, Reader, flag
+from farrier.sim.maas.http.forms import FIELDS, Data, Field, Reader, flag
 from tests.support.maas_site import Site
 
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.maas import show, states
 from farrier.sim.maas.http.call import Answer, Call, Refused
-from farrier.sim.maas.http.forms import FIELDS, POWER_PARAMETERS
-from farrier.sim.maas.http.readers import Origin
+from farrier.sim.maas.http.forms import FIELDS, POWER_PARAMETERS, Origin
 from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
 

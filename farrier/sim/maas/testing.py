@@ -47,11 +47,11 @@ def run(region: Region, machine: Machine, running: ScriptSet) -> None:
     """Boot the machine, and run the scripts in their texts of that moment, after the power was switched on."""
     fate, total = region.nature_of(machine).test, region.durations.test
 
-    def late(reason: str) -> None:
+    def late() -> None:
         for each in running.runs:
             each.status = ScriptStatus.ABORTED if each.started is None else ScriptStatus.TIMED_OUT
         _sum_up(running)
-        work.fail(region, machine, reason)
+        work.fail(region, machine, "Node operation 'Testing' timed out after 30 minutes.")
 
     def start() -> None:
         for each in running.runs:
@@ -64,9 +64,8 @@ def run(region: Region, machine: Machine, running: ScriptSet) -> None:
 
     if fate is not RunFate.NEVER_BOOTS:
         region.plan(machine, total * 0.5, start)
-    reason = "Node operation 'Testing' timed out after 30 minutes."
     if fate is not RunFate.RUNS:
-        region.plan(machine, region.durations.node_timeout, lambda: late(reason))
+        region.plan(machine, region.durations.node_timeout, late)
 
 
 def _end(region: Region, machine: Machine, running: ScriptSet, revisions: dict[int, int]) -> None:

@@ -12,9 +12,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from farrier.sim.maas.http import readers
-from farrier.sim.maas.http.forms import FIELDS
-from farrier.sim.maas.http.readers import BadParameter, Data, Field, Origin
+from farrier.sim.maas.http import forms
+from farrier.sim.maas.http.forms import FIELDS, BadParameter, Data, Field, Origin
 
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -99,25 +98,25 @@ class Call(msgspec.Struct, kw_only=True):
     def one(self, name: str) -> str | None:
         """Return the text of a field, or None if it is missing."""
         field, data = self._field(name)
-        return readers.text(field, field.sent_as or name, data)
+        return forms.text(field, field.sent_as or name, data)
 
     def many(self, name: str) -> list[str]:
         field, data = self._field(name)
-        assert field.reader is readers.Reader.MANY, f"MAAS reads one {name}"
+        assert field.reader is forms.Reader.MANY, f"MAAS reads one {name}"
         return data.getlist(name)
 
     def flag(self, name: str) -> bool:
         """Return the value of a flag. Raises Refused for a word that MAAS's validator refuses."""
         field, data = self._field(name)
         try:
-            return readers.flag(field, field.sent_as or name, data)
+            return forms.flag(field, field.sent_as or name, data)
         except BadParameter as error:
             raise Refused(400, str(error)) from None
 
     def number(self, name: str) -> int | None:
         field, data = self._field(name)
         try:
-            return readers.number(field, name, data)
+            return forms.number(field, name, data)
         except BadParameter as error:
             raise Refused(400, str(error)) from None
 
@@ -132,7 +131,7 @@ class Call(msgspec.Struct, kw_only=True):
 
     def problems(self) -> dict[str, object]:
         """Return the errors of this operation's form, by field."""
-        found = {name: readers.problem(field, name, self._data(field.origin)) for name, field in self._fields().items()}
+        found = {name: forms.problem(field, name, self._data(field.origin)) for name, field in self._fields().items()}
         return {name: [text] for name, text in found.items() if text is not None}
 
     def check(self) -> None:
