@@ -15,8 +15,8 @@ import msgspec
 from bench import daemon
 from bench.agent_calls import Server
 from bench.ground import Ground
+from farrier.sim.agents import AgentsClient, agents_client
 from farrier.sim.certificates import Authority
-from farrier.sim.door import AgentsClient, agents_client
 
 # Any free port.
 _ADDRESS = {"FARRIER_AGENTS_PORT": "0"}

@@ -13,8 +13,7 @@ import pytest
 from farrier.errors import RefusedByModel
 from farrier.io.connections.pool import Connection
 from farrier.model.node.snapshot import TaskType
-from farrier.sim.agents import Pace, SimulatedAgents
-from farrier.sim.door import Agent, AgentsClient, UnknownKey
+from farrier.sim.agents import Agent, AgentsClient, Pace, SimulatedAgents, UnknownKey
 from farrier.sim.installs import Installations
 from farrier.sim.maas import Region, Status, components
 from farrier.sim.maas.records import Machine

@@ -18,7 +18,7 @@ from farrier.asgi import served
 from farrier.io.calls.agents import PostgresAgentCalls
 from farrier.io.connections.pool import Pool, open_pool
 from farrier.protocols import AgentCalls, Clock
-from farrier.sim.door import AgentsClient, agents_client
+from farrier.sim.agents import AgentsClient, agents_client
 from farrier.web.agents.app import AgentsApp
 from farrier.web.agents.batches import Batches
 from tests.support import pg, tokens

@@ -41,10 +41,9 @@ from farrier.model.node.management import Management
 from farrier.model.node.status import NodeStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.signals import distinct
-from farrier.sim.agents import SimulatedAgents
+from farrier.sim.agents import SimulatedAgents, agents_client
 from farrier.sim.bmc import PROMPT, SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.broken_machines import Operator, prepare
-from farrier.sim.door import agents_client
 from farrier.sim.events import Happenings
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
 from farrier.sim.installs import TEMPLATE, Installations
