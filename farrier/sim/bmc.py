@@ -1,9 +1,9 @@
 """Simulates BMCs with sushy-emulator, an independent Redfish server of OpenStack. Each BMC is a system of the emulator,
 which uses its fake driver.
 
-`farrier demo` and tests run the emulator. One process serves any number of systems over TLS with basic authentication
-on a free port of 127.0.0.1. The emulator has its own CA, credential and state directory. The emulator ends with the
-context, and also if this process ends in any way.
+One process serves any number of systems over TLS with basic authentication on a free port of 127.0.0.1. The emulator
+has its own CA, credential and state directory. The emulator ends with the context, and also if this process ends in any
+way.
 """
 
 from __future__ import annotations

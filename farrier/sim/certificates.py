@@ -1,6 +1,4 @@
-"""A certificate authority for simulated services, made in memory and valid for days. Only clients that get its
-certificate trust it.
-"""
+"""A certificate authority for simulated services, made in memory and valid for days."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Rules by which tests and the demo inject faults into a simulated service.
 
-Tests and the demo add rules to a service's `faults`, and the service's application looks for a rule once per request.
 The oldest matching rule applies, and only that rule. A rule applies to `times` requests, or to all if `times` is None.
 `drop` applies after the operation, so that only the response is lost.
 """

@@ -1,7 +1,7 @@
 """A simulated fleet, whose nodes are registered and onboarded over SQL, with their agents.
 
-`farrier demo` runs the fleet. The fleet acts like the services around a real farrier: it registers nodes, submits
-intents, enrolls agents, and reads only the database. The controller is not simulated.
+The fleet acts like the services around a real farrier: it registers nodes, submits intents, enrolls agents, and reads
+only the database. The controller is not simulated.
 """
 
 from __future__ import annotations

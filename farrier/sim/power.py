@@ -1,7 +1,7 @@
 """Switches simulated BMCs as the simulated region switches its machines, as MAAS does through the BMC.
 
-The emulator of the BMCs and the region are separate programs. `farrier demo` runs this module, so that the BMC of a
-machine shows that the region switched the machine off for a release, and on for a test.
+The emulator of the BMCs and the region are separate programs. With this module, the BMC of a machine shows that the
+region switched the machine off for a release, and on for a test.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Serves a simulated service in this process by an httpx transport, or over a socket of 127.0.0.1.
 
-The simulations of MAAS and UFM use this module. The transport and the socket show faults as a client sees them: if a
-response is dropped, the connection is closed, and a hanging request ends by the client's timeout.
+The transport and the socket show faults as a client sees them: if a response is dropped, the connection is closed, and
+a hanging request ends by the client's timeout.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The BMC client over Redfish, with DMTF's asyncio library, and with basic authentication or sessions.
 
-`wiring` opens the client, and the node's steps call it through `protocols.BmcClient`. The client sends one call at a
-time to each BMC, begins a call's deadline only after the wait for other calls, and limits failed logins. Every failure
-is a `BmcError` with a class, and its text and traceback contain no secret. The client sends only GETs, except to switch
-power and to open or close a session. Each call checks the host against the bindings of the reference, resolves the name
-once, and checks its addresses against the networks. A call connects after these checks, and reads the secret last.
+The client sends one call at a time to each BMC, begins a call's deadline only after the wait for other calls, and
+limits failed logins. Every failure is a `BmcError` with a class, and its text and traceback contain no secret. The
+client sends only GETs, except to switch power and to open or close a session. Each call checks the host against the
+bindings of the reference, resolves the name once, and checks its addresses against the networks. A call connects after
+these checks, and reads the secret last.
 """
 
 from __future__ import annotations

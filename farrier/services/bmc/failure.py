@@ -1,8 +1,7 @@
 """Maps each exception and HTTP status to a failure class and a text. An unknown exception becomes `internal`.
 
-The BMC client uses this module for exceptions of aiohttp, ssl, the redfish library and the operating system, and for
-HTTP statuses. farrier writes the texts and adds short reasons from these libraries. The same cause always results in
-the same text, because farrier stores an outcome only when it changes.
+farrier writes the texts, and adds short reasons from aiohttp, ssl and the redfish library. The same cause always
+results in the same text, because farrier stores an outcome only when it changes.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 An action whose result is unknown is never sent again. Some BMCs refuse `on` for up to a minute after a power-off. A
 refused `on` has no effect, so the client sends it again during this minute.
 
-The BMC client creates a `PowerChange` for each call. Each read and the action wait for the BMC separately, so other
-calls to the BMC can run during a power change, which takes minutes. The client converts each error except `LeaseLost`
-to a `BmcError`, whose `sent` is true if the action may have reached the BMC.
+Each read and the action wait for the BMC separately, so other calls to the BMC can run during a power change, which
+takes minutes. The client converts each error except `LeaseLost` to a `BmcError`, whose `sent` is true if the action may
+have reached the BMC.
 
 `off` sends `ForceOff`, which always takes effect; a graceful `off` sends `GracefulShutdown`, which an operating system
 may ignore. If the BMC allows only one of them, `off` sends this one. A client waits only a few seconds for the effect:

@@ -1,9 +1,9 @@
 """Records open sessions on disk, so that a new process can close the sessions of a killed process.
 
-The BMC client uses these records. Each process has a directory below the configured directory. A session is recorded
-before its login is sent, and again with its ID after the BMC has opened it. The record is removed when the session has
-ended. If the lock of a directory is free, the directory's process has ended, and the new process closes the sessions of
-that process. No secret is recorded: neither token nor password. Disk access runs in threads.
+Each process has a directory below the configured directory. A session is recorded before its login is sent, and again
+with its ID after the BMC has opened it. The record is removed when the session has ended. If the lock of a directory is
+free, the directory's process has ended, and the new process closes the sessions of that process. No secret is recorded:
+neither token nor password. Disk access runs in threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads secrets from files: `file:` below the configured directories, `systemd:` in the unit's credentials directory.
 
-The credential store calls these functions in a thread. If a path leads outside the directories after all symlinks are
-followed, it is refused before the file is opened. Only regular files of a limited size are read, and they are read
-again for each call. Error texts contain the reference and never the content.
+If a path leads outside the directories after all symlinks are followed, it is refused before the file is opened. Only
+regular files of a limited size are read, and they are read again for each call. Error texts contain the reference and
+never the content.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Files have white space or a byte order mark around a secret, because editors and
 characters, and names them for a warning. In other sources, and within JSON, they are refused, because they can only be
 a mistake and a BMC would count such a login as failed. Control characters are always refused. User name and password
 are `{"username": …, "password": …}`, two lines in a file, or `user:password` in a variable; a token is one line, or
-`{"token": …}`. No error text repeats the content. This module reads no file and no variable.
+`{"token": …}`. No error text repeats the content.
 """
 
 from __future__ import annotations

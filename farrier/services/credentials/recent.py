@@ -1,7 +1,7 @@
 """Reads secrets for the regular reads of BMCs: a secret in a file is read at most once a minute.
 
-`wiring` puts this in front of the store. The BMC client and the steps of nodes share it, so a read of a BMC uses the
-version that its step has compared. A refused login makes the next call read the secret again.
+The BMC client and the steps of nodes share it, so a read of a BMC uses the version that its step has compared. A
+refused login makes the next call read the secret again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Determines, from a BMC's address and credential reference, the only route on which its secret may be sent.
 
-The BMC client uses `Ways` for each call. A node's steps have `BoundCredentials` instead of the store, so that a node
-can use a reference only with an address to which the reference is bound.
+A node's steps have `BoundCredentials` instead of the store, so they can use a reference only with an address to which
+the reference is bound.
 """
 
 from __future__ import annotations

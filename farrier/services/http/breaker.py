@@ -1,7 +1,6 @@
 """A circuit breaker, which refuses requests while a known failure would also affect them.
 
-Each MAAS region, UFM and Vault has its own breaker. For a region, the queue of its requests uses the breaker; for UFM
-and Vault, the client does. The users of the breaker choose which failures open it, and raise the errors.
+Each MAAS region, UFM and Vault has its own breaker. Its users choose which failures open it, and raise the errors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Classifies failed requests to MAAS, UFM or Vault: the response reports a failure, or no response arrived.
 
-Each service has a `Failures`, which `http_client` uses. The functions are pure, and give every failure a class. A text
-of a service is quoted only if a rule allows it; the quotation is shortened and cleaned. Pages of a proxy are never
-quoted, and secrets are removed from every text. If it is unknown whether a change was made, the failure is `ambiguous`,
-so that farrier reads the result: an unnecessary read costs less than a wrong assumption.
+A text of a service is quoted only if a rule allows it; the quotation is shortened and cleaned. Pages of a proxy are
+never quoted, and secrets are removed from every text. If it is unknown whether a change was made, the failure is
+`ambiguous`, so that farrier reads the result: an unnecessary read costs less than a wrong assumption.
 """
 
 from __future__ import annotations

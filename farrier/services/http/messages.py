@@ -1,8 +1,4 @@
-"""Requests to MAAS, UFM and Vault, and their responses. The `repr` of a request or a response omits the body.
-
-`http_client` sends the requests and receives the responses. Each client decodes its own responses; this module depends
-on no service.
-"""
+"""Requests to MAAS, UFM and Vault, and their responses. The `repr` of a request or a response omits the body."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Quotes a text of a service as one short, printable line without secrets in any spelling.
-
-Code that makes errors from responses calls these pure functions.
-"""
+"""Quotes a text of a service as one short, printable line without secrets in any spelling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Keeps one client of a service for each site that has the service. A client is kept while its settings do not change.
 
-`regions` and `fabrics` are built on this module. A replaced client is closed when the daemon stops, because steps may
-still use it.
+A replaced client is closed when the daemon stops, because steps may still use it.
 """
 
 from __future__ import annotations

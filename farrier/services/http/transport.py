@@ -1,9 +1,9 @@
 """An `httpx.AsyncBaseTransport` that sends requests over aiohttp, which takes half the CPU time of httpx's transport.
 
-`http_client` uses this transport; `bmc_transport` uses only `sent_once`. The transport sends each request at most once
-and unchanged, without redirects, cookies, proxies, decompression or a queue. The transport raises each failure as an
-exception of httpx. `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` mean that the request was not sent; after
-any other exception, the request may have arrived. The caller sets the time limit.
+The transport sends each request at most once and unchanged, without redirects, cookies, proxies, decompression or a
+queue. The transport raises each failure as an exception of httpx. `ConnectError`, `ConnectTimeout` and
+`UnsupportedProtocol` mean that the request was not sent; after any other exception, the request may have arrived. The
+caller sets the time limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Pure functions that decode a successful response of MAAS to structs of the model, or raise `Garbled`.
 
-The MAAS client uses these functions. Fields that farrier does not read may have any value. If a list contradicts
-itself, or the response is about another machine than the requested machine, farrier raises `Garbled` and does not use
-the response.
+Fields that farrier does not read may have any value. If a list contradicts itself, or the response is about another
+machine than the requested machine, farrier raises `Garbled` and does not use the response.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pure functions that build requests to MAAS: method, path and form.
 
-The MAAS client uses these functions. Bodies are forms, because the region silently ignores JSON; paths end in a slash,
-because the region accepts no other paths. If an ID would change the path, it is refused before a request is sent.
+Bodies are forms, because the region silently ignores JSON; paths end in a slash, because the region accepts no other
+paths. If an ID would change the path, it is refused before a request is sent.
 """
 
 from __future__ import annotations

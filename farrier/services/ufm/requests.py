@@ -1,7 +1,6 @@
 """Pure functions that build requests to UFM: method, path and JSON body.
 
-The UFM client uses these functions. Every path is below `/resources/pkeys`. The model has checked keys and GUIDs, so
-they cannot change a path.
+Every path is below `/resources/pkeys`. The model has checked keys and GUIDs, so they cannot change a path.
 """
 
 from __future__ import annotations

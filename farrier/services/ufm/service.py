@@ -1,8 +1,5 @@
-"""The parameters of UFM: its authentication, limits, and the table of failures.
-
-The UFM client and the code that opens the client use these parameters. Error texts of UFM are quoted, because an
-operator needs them.
-"""
+"""The parameters of UFM: its authentication, limits, and the table of failures. Error texts of UFM are quoted, because
+an operator needs them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The NICs and disks that commissioning finds in a machine, in the form in which MAAS stores them.
 
-The simulation calls `look` after a successful commissioning. For machines that begin as commissioned, tests call
-`look`. Known NICs and disks keep their IDs. Layout and links are made again, unless the caller of `commission`
-requested to keep them.
+Known NICs and disks keep their IDs. Layout and links are made again, unless the caller of `commission` requested to
+keep them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The region's log of the events of machines, with IDs that only grow.
 
-Operations and the steps of running work write the log; `events/?op=query` and a machine's status message read it. Types
-and descriptions are those of a recorded real region. An event is never changed or removed, but may appear late.
+Types and descriptions are those of a recorded real region. An event is never changed or removed, but may appear late.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writes the files that configure farrier for a simulated region: a site, its template for user data, and the key.
-
-The demo and benchmarks write the files to the directories of sites and secrets in the daemon's settings.
-"""
+"""Writes the files that configure farrier for a simulated region: a site, its template for user data, and the key."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The operations on the records of machines: find, list, create, change, delete, annotate, allocate.
 
-`app` calls these operations. Lists have no pages and no choice of fields, and refuse unknown filters; host names and
-MAC addresses are unique in the region, BMC addresses are not. A user without administrator rights sees only the user's
-own machines and machines without an owner.
+Lists have no pages and no choice of fields, and refuse unknown filters; host names and MAC addresses are unique in the
+region, BMC addresses are not. A user without administrator rights sees only the user's own machines and machines
+without an owner.
 """
 
 from __future__ import annotations

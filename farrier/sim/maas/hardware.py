@@ -1,9 +1,8 @@
 """The hardware of a simulated machine, and the results of the work on this machine. MAAS detects the hardware only by
 commissioning.
 
-Tests and the demo set a `Nature` in a region, for one machine or for all machines; the simulated work reads the
-`Nature`. The default is a server with a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work
-succeeds.
+Tests and the demo set a `Nature` in a region, for one machine or for all machines. The default is a server with a PXE
+NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
 """
 
 from __future__ import annotations

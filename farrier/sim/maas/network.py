@@ -1,8 +1,6 @@
 """The operations on interfaces: links to subnets, bonds, VLAN interfaces, MTU.
 
-`app` calls these operations for a machine that the caller may change. As in MAAS, a repeated request adds another link,
-unless `force` removes the existing links first. A request is refused because of the status, the form, or an address in
-use.
+As in MAAS, a repeated request adds another link, unless `force` removes the existing links first.
 """
 
 from __future__ import annotations

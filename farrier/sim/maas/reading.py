@@ -1,6 +1,4 @@
-"""The operations that only read: events, results of scripts, networks, the calling user.
-
-`app` calls these operations, which change nothing and are allowed on locked machines.
+"""The operations that only read, which locked machines allow: events, results of scripts, networks, the calling user.
 """
 
 from __future__ import annotations

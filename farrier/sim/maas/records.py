@@ -1,8 +1,5 @@
-"""The region's mutable records of machines, their networks and their disks.
-
-Only operations and running work change the records; the `show_*` modules show them. The records check nothing and
-contain no rules of MAAS. The region allocates their IDs.
-"""
+"""The region's mutable records of machines, their networks and their disks. They check nothing and contain no rules of
+MAAS."""
 
 from __future__ import annotations
 

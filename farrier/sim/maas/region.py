@@ -1,7 +1,7 @@
 """A simulated MAAS region, with its machines, clock, events, users, networks and other objects, and injected faults.
 
-Tests, benchmarks and the demo create a `Region`, which has all state of its simulation in memory. Every change of a
-machine's status goes through `move`, which writes the event that clients read. Time passes only by `advance`.
+Every change of a machine's status goes through `move`, which writes the event that clients read. Time passes only by
+`advance`.
 """
 
 from __future__ import annotations

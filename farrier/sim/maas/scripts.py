@@ -1,7 +1,7 @@
 """The testing scripts that users stored in the region, and the choice of scripts for a test.
 
-`routes` calls the operations. A new text becomes a new revision, and the newest revision runs. All responses are those
-of a recorded region; the scripts that MAAS brings are left out.
+A new text becomes a new revision, and the newest revision runs. All responses are those of a recorded region; the
+scripts that MAAS brings are left out.
 """
 
 from __future__ import annotations

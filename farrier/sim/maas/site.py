@@ -1,7 +1,6 @@
 """The objects of a region that are not machines: networks, zones, pools, images, version.
 
-Each region has one `Site`, which operations read. Tests add networks to the `Site`. The responses are those of a
-recorded real region.
+Tests add networks to the `Site`. The responses are those of a recorded real region.
 """
 
 from __future__ import annotations

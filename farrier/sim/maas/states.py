@@ -1,9 +1,9 @@
 """The operations that change a machine's status: commission, allocate, deploy, release, abort, fix, rescue, power.
 
-`app` calls these operations for a machine that the caller may change. Each operation depends only on the status, and
-uses the recorded texts and codes of MAAS. An operation changes the record at once. It adds the switching of power and
-the work to `call.later`, so the response shows the state before power is switched and work begins. If the BMC then
-fails, the operation reverts its change as MAAS does, and the response is an error.
+Each operation depends only on the status, and uses the recorded texts and codes of MAAS. An operation changes the
+record at once. It adds the switching of power and the work to `call.later`, so the response shows the state before
+power is switched and work begins. If the BMC then fails, the operation reverts its change as MAAS does, and the
+response is an error.
 """
 
 from __future__ import annotations

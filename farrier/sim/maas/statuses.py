@@ -1,8 +1,4 @@
-"""The statuses of a machine that allow an operation of MAAS, and the status in which failed work ends.
-
-The modules of the simulated region that handle machines use these statuses. This module only lists statuses; the
-operations check them.
-"""
+"""The statuses of a machine that allow an operation of MAAS, and the status in which failed work ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The operations on disks: choose the boot disk, set the layout.
 
-`app` calls these operations for a machine that the caller may change. Only a Ready machine's storage can be changed. A
-new layout destroys the former layout, and the same layout may be requested again.
+Only a Ready machine's storage can be changed. A new layout destroys the former layout, and the same layout may be
+requested again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ASGI application of a simulated UFM, which reads a request, responds, and applies faults.
 
-`farrier.sim.serving` serves the application over a socket or in this process. `/ufmRest` requires user and password,
-and `/ufmRestV3` requires a token. If a fault drops the response, the operation has already been executed.
+`/ufmRest` requires user and password, and `/ufmRestV3` requires a token. If a fault drops the response, the operation
+has already been executed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state and the rules of a simulated UFM: partitions with their ports and services, and the limits of each value.
 
-Tests and the demo create a `Manager`, and `app` serves it. If a request breaks a rule, it changes nothing. The key
-0x7fff exists from the beginning and cannot be changed; as in the real UFM, a partition without ports is deleted.
+If a request breaks a rule, it changes nothing. The key 0x7fff exists from the beginning and cannot be changed; as in
+the real UFM, a partition without ports is deleted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Verifies OAuth 1.0 with PLAINTEXT signatures as MAAS does: the caller, a nonce for one use, a valid timestamp.
 
-A `Region` has one `Keys`, and calls it for each request. Each request with a known key uses up its nonce, so a retry
-must be signed again. Timestamps that are too old are refused; future timestamps are accepted. `skew` shifts the
-region's clock for these checks, so that tests can give a client a wrong clock. `skew` does not change the simulated
-timeline.
+Each request with a known key uses up its nonce, so a retry must be signed again. Timestamps that are too old are
+refused; future timestamps are accepted. `skew` shifts the clock of these checks alone, so that tests can give a client
+a wrong clock.
 """
 
 from __future__ import annotations

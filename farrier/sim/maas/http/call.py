@@ -1,8 +1,8 @@
 """A request as MAAS parses it, and the errors with which MAAS refuses a request.
 
-The application creates a `Call`, and every operation reads it. An operation reads fields by name, as the table in
-`forms` defines them: a field that is not in the table cannot be read, and is ignored if a client sends it. A body that
-is not a urlencoded form is ignored; MAAS itself reads some fields of JSON and of multipart forms.
+An operation reads fields by name, as the table in `forms` defines them: a field that is not in the table cannot be
+read, and is ignored if a client sends it. A body that is not a urlencoded form is ignored; MAAS itself reads some
+fields of JSON and of multipart forms.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""Finds the operation of a path, a method and an `op`, and checks who may call the operation.
-
-For each request, `app` calls this module, which finds the machine and its parts, checks rights and locks as MAAS does
-before an operation, and runs the operation. An operation gets the region, the call, and the objects that the path
-names.
-"""
+"""Finds the operation of a path, a method and an `op`, checks rights and locks as MAAS does, and runs the operation
+with the region, the call, and the objects that the path names."""
 
 from __future__ import annotations
 
