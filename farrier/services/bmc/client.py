@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 
@@ -93,8 +93,7 @@ async def open_bmc(
                 connections.close_all()
 
 
-@contextmanager
-def _records(config: BmcConfig) -> Iterator[SessionRecords]:
+def _records(config: BmcConfig) -> AbstractContextManager[SessionRecords]:
     """Open the records of sessions. Raises `ConfigError` if the settings require sessions, but there is no directory
     for the records."""
     # systemd separates several directories by colons; the first directory belongs to farrier.
@@ -105,14 +104,7 @@ def _records(config: BmcConfig) -> Iterator[SessionRecords]:
             "bmc.auth is session, but bmc.session_directory is not set, so farrier could not close open "
             "sessions after a crash; set bmc.session_directory to a local directory"
         )
-    if not directory:
-        yield SessionRecords.none()
-        return
-    records, let_go = open_records(Path(directory))
-    try:
-        yield records
-    finally:
-        let_go()
+    return open_records(Path(directory)) if directory else nullcontext(SessionRecords())
 
 
 def _forced(config: BmcConfig) -> Mapping[str, BmcAuth]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -47,19 +47,14 @@ class RecordFile(msgspec.Struct, frozen=True):
 
 
 class SessionRecords:
-    """The records of this process and of ended processes, by BMC."""
+    """The records of this process and of ended processes, by BMC. Without a directory, they are only in memory: if the
+    process is killed, its sessions stay open until the BMCs end them."""
 
-    def __init__(self, own: Path | None, left: list[RecordFile]) -> None:
+    def __init__(self, own: Path | None = None, left: Sequence[RecordFile] = ()) -> None:
         self._own = own
         self._left: dict[URL, list[RecordFile]] = {}
         for entry in left:
             self.leave(entry)
-
-    @classmethod
-    def none(cls) -> SessionRecords:
-        """Return the records of a process without a directory. They are only in memory, so if the process is killed,
-        its sessions stay open until the BMCs end them."""
-        return cls(None, [])
 
     def left(self, bmc: URL) -> tuple[RecordFile, ...]:
         """Return the sessions at a BMC that no process uses any more."""
@@ -92,42 +87,39 @@ class SessionRecords:
             await anyio.to_thread.run_sync(_remove, entry.path, self._own)
 
 
-def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
-    """Return the records below `directory`, and a function that releases them. Raises `ConfigError` if no record can be
-    written there."""
-    locks: list[int] = []
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        own = _made(directory, locks)
-        left = [entry for dead in _dead(directory, locks) for entry in _read(dead)]
-    except OSError as error:
-        raise errors.ConfigError(
-            f"cannot record sessions of BMCs in {directory} (bmc.session_directory): {error.strerror}; this user "
-            "needs write permission there"
-        ) from error
-
-    def let_go() -> None:
-        with suppress(OSError):
-            if not any(own.glob(f"*{_SUFFIX}")):
-                shutil.rmtree(own)
-        for lock in locks:
-            os.close(lock)
-
-    return SessionRecords(own, left), let_go
+@contextmanager
+def open_records(directory: Path) -> Iterator[SessionRecords]:
+    """Open the records below `directory`. Raises `ConfigError` if no record can be written there."""
+    with ExitStack() as locks:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own = _made(directory, locks)
+            left = [entry for dead in _dead(directory, locks) for entry in _read(dead)]
+        except OSError as error:
+            raise errors.ConfigError(
+                f"cannot record sessions of BMCs in {directory} (bmc.session_directory): {error.strerror}; this user "
+                "needs write permission there"
+            ) from error
+        try:
+            yield SessionRecords(own, left)
+        finally:
+            with suppress(OSError):
+                if not any(own.glob(f"*{_SUFFIX}")):
+                    shutil.rmtree(own)
 
 
-def _made(directory: Path, locks: list[int]) -> Path:
+def _made(directory: Path, locks: ExitStack) -> Path:
     """Create the directory of this process. The directory gets its final name after it is locked."""
     name = uuid4().hex
     hidden = directory / f".{name}"
     hidden.mkdir(mode=0o700)
     lock = _lock(hidden)
     assert lock is not None, "no other process knows its name"
-    locks.append(lock)
+    locks.callback(os.close, lock)
     return hidden.rename(directory / name)
 
 
-def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
+def _dead(directory: Path, locks: ExitStack) -> Iterator[Path]:
     """Lock the directories of ended processes and return them. No other process uses a locked directory."""
     for place in sorted(directory.iterdir()):
         if place.name.startswith(".") or not place.is_dir():
@@ -135,7 +127,7 @@ def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
         with suppress(FileNotFoundError):  # the process has just ended normally
             lock = _lock(place)
             if lock is not None:
-                locks.append(lock)
+                locks.callback(os.close, lock)
                 yield place
 
 

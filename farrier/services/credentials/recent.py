@@ -45,20 +45,21 @@ class RecentCredentials:
 
     async def recent(self, reference: str) -> Credential:
         """Return the secret as it was within the last minute. Raises `CredentialError`."""
-        known = self._read.get(reference)
-        if known is not None and self._clock.monotonic() - known.at < READ_EVERY.total_seconds():
-            return known.credential
-        return await self.resolve(reference)
+        return self._known(reference) or await self.resolve(reference)
 
     def known_version(self, reference: str) -> str | None:
         """Return the version of the secret if it was read within the last minute."""
-        known = self._read.get(reference)
-        is_recent = known is not None and self._clock.monotonic() - known.at < READ_EVERY.total_seconds()
-        return known.credential.version if known is not None and is_recent else None
+        known = self._known(reference)
+        return None if known is None else known.version
 
     def forget(self, reference: str) -> None:
         """Read this secret again at the next call, because a BMC has refused it."""
         self._read.pop(reference, None)
+
+    def _known(self, reference: str) -> Credential | None:
+        self._drop_old(self._clock.monotonic())
+        known = self._read.get(reference)
+        return None if known is None else known.credential
 
     def _drop_old(self, now: float) -> None:
         """Forget the secrets that no call may use any more."""

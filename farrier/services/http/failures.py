@@ -46,15 +46,13 @@ class FailureRule(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = "{service} returned HTTP {status}{said}"
 
     def fits(self, request: HttpRequest, answer: HttpResponse) -> bool:
-        if self.statuses is not None and answer.status not in self.statuses:
-            return False
-        if self.operations is not None and request.operation not in self.operations:
-            return False
-        if self.page is not None and answer.is_page is not self.page:
-            return False
-        if self.stay is not None and (answer.stay is not None) is not self.stay:
-            return False
-        return self.text is None or (not answer.is_page and _found(self.text, answer))
+        return (
+            (self.statuses is None or answer.status in self.statuses)
+            and (self.operations is None or request.operation in self.operations)
+            and (self.page is None or answer.is_page is self.page)
+            and (self.stay is None or (answer.stay is not None) is self.stay)
+            and (self.text is None or (not answer.is_page and _found(self.text, answer)))
+        )
 
 
 def _found(text: re.Pattern[str], answer: HttpResponse) -> bool:

@@ -102,18 +102,13 @@ class Manager:
 
     def set_qos(self, body: Mapping[str, Any]) -> None:
         number = self._changeable(body)
-        found = self.partitions.get(number)
-        if found is None:
-            raise Refused(404, f"pkey {number:#x} does not exist")
-        made = msgspec.structs.replace(found)
+        made = msgspec.structs.replace(self._existing(number))
         _put_qos(made, body)
         self._do(lambda: self.partitions.update({number: made}))
 
     def remove(self, key: str, guids: list[str]) -> None:
         number = self._changeable({"pkey": key})
-        found = self.partitions.get(number)
-        if found is None:
-            raise Refused(404, f"pkey {number:#x} does not exist")
+        found = self._existing(number)
         names = {_guid(guid) for guid in guids}
 
         def do() -> None:
@@ -126,8 +121,7 @@ class Manager:
 
     def delete(self, key: str) -> None:
         number = self._changeable({"pkey": key})
-        if number not in self.partitions:
-            raise Refused(404, f"pkey {number:#x} does not exist")
+        self._existing(number)
         self._do(lambda: self.partitions.pop(number, None))
 
     def listed(self, *, guids: bool, qos: bool) -> object:
@@ -158,6 +152,12 @@ class Manager:
         if number in self.refuses:
             raise Refused(400, self.refuses[number])
         return number
+
+    def _existing(self, number: int) -> Partition:
+        found = self.partitions.get(number)
+        if found is None:
+            raise Refused(404, f"pkey {number:#x} does not exist")
+        return found
 
     def _ports(self, body: Mapping[str, Any]) -> dict[str, Port]:
         guids = body.get("guids")
