@@ -124,8 +124,7 @@ class SimulatedFleet:
             return
 
     async def _manage(self) -> None:
-        """Request the verification of the BMCs now, because the first run of a new node might otherwise take half a
-        minute."""
+        """Request the verification of the BMCs now: a new node's first run may be half a minute away."""
         for node in await self.glance():
             if node.management is Management.ENROLL:
                 await self.ask(node, Action.MANAGE)

@@ -214,8 +214,7 @@ def _by_message(response: Response, said: Iterable[Message]) -> BmcFailure | Non
 
 
 def _refuses_basic(response: Response, said: Iterable[Message]) -> bool:
-    """Return whether a BMC says that it does not accept basic authentication: in the list of the kinds that it accepts,
-    or in a message."""
+    """Return whether a BMC says, in a header or a message, that it does not accept basic authentication."""
     if response.status not in _STATUSES_OF_RIGHTS:
         return False
     offers_others = response.getheader("WWW-Authenticate") is not None and not _offers_basic(response)

@@ -94,8 +94,7 @@ async def open_bmc(
 
 
 def _records(config: BmcConfig) -> AbstractContextManager[SessionRecords]:
-    """Open the records of sessions. Raises `ConfigError` if the settings require sessions, but there is no directory
-    for the records."""
+    """Open the records of sessions. Raises `ConfigError` if sessions are required, but no directory is set."""
     # systemd separates several directories by colons; the first directory belongs to farrier.
     state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     directory = config.session_directory or (f"{state}/bmc-sessions" if state else "")

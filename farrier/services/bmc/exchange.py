@@ -220,8 +220,7 @@ class Exchange:
         return understood
 
     async def _authenticate(self, headers: Headers) -> Secret | None:
-        """Read the secret, and add it to the headers after TLS has proven the host. Returns the secret that the request
-        shows."""
+        """Read the secret, and add it to the headers once TLS has proven the host. Returns the secret that they show."""
         self._logs_in_with = None
         match self._shows:
             case _Shows.NOTHING:
@@ -340,8 +339,7 @@ class Exchange:
         return bool(stuck)
 
     async def _closed_all_left(self) -> bool:
-        """Close the sessions of ended processes by their recorded IDs, using the current session. Returns whether all
-        are closed."""
+        """Close the recorded sessions of ended processes in the current session. Returns whether all are closed."""
         sessions = self._shared.sessions
         for entry in sessions.records.left(self._access.bmc):
             if await self._closed(entry):
@@ -425,8 +423,7 @@ class Exchange:
             self._shows = _Shows.NOTHING
 
     async def _sessions_path(self) -> str:
-        """Return the path at which sessions are opened. If a BMC has no sessions, it may count the attempt as a failed
-        login."""
+        """Return where sessions are opened. A BMC without sessions may count the attempt as a failed login."""
         root = await self.root()
         if root is None:
             return STANDARD_SESSIONS

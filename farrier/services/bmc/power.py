@@ -69,8 +69,7 @@ class PowerChange:
         return FoundSystem(system_path=self._path, system=await self._proven(system, wanted, end))
 
     def _is_or_becomes(self, system: Resource, wanted: PowerRequest) -> bool:
-        """Return whether no action is needed. A machine that is powering off does not count as off for a forced `off`,
-        because its shutdown may hang."""
+        """Return whether no action is needed. For a forced `off`, a shutdown does not count as off: it may hang."""
         match wanted:
             case PowerRequest.ON:
                 return resources.power(system) is PowerState.ON
@@ -147,8 +146,7 @@ class PowerChange:
             return None
 
     async def _proven(self, system: Resource, wanted: PowerRequest, end: float) -> Resource:
-        """Return the system once its power is as requested. `system` is the last reading. Failed reads are repeated
-        until `end`."""
+        """Return the system once its power is as requested; until `end`, repeat reads that fail."""
         pause = self._times.power_reread_pause
         changes, failed = self._exchange.sent, ""
         while changes or resources.power_text(system) != _AT_LAST[wanted]:

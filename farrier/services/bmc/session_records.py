@@ -132,8 +132,7 @@ def _dead(directory: Path, locks: ExitStack) -> Iterator[Path]:
 
 
 def _lock(place: Path) -> int | None:
-    """Take the lock of a directory; None if another process has it. The lock ends with the process, even if the process
-    is killed."""
+    """Take the lock of a directory, which also ends if the process is killed; None if another process has it."""
     file = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -105,8 +105,7 @@ def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
 
 
 def _is_host(pattern: str, host: str) -> bool:
-    """Return whether a pattern matches the host. A star matches a part of a name, but never a part of an address, where
-    it could match any digits."""
+    """Return whether a pattern matches the host. A star matches no part of an address: it could be any digits."""
     if _IN_NUMBERS.fullmatch(host):
         found = number(host)
         return pattern == host if found is None else number(pattern) == found

@@ -89,6 +89,5 @@ def _real(path: Path) -> str:
 
 
 def _open_as_it_is(path: str, flags: int) -> int:
-    """Open the file with O_NOFOLLOW, so that no symlink can replace it after the check, and with O_NONBLOCK, so that a
-    FIFO cannot block the thread."""
+    """Open the file, but follow no symlink that replaced it after the check, and do not block on a FIFO."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -160,8 +160,7 @@ def _check_mark(reference: str, text: str) -> None:
 
 
 def _check_characters(reference: str, what: str, text: str) -> None:
-    """Raise `CredentialError` if the text has characters that can only be a mistake in a secret. The error names the
-    fault."""
+    """Raise `CredentialError` for characters that can only be a mistake in a secret, and name the fault."""
     fault = _fault(text)
     if fault is not None:
         raise CredentialError(reference, f"the {what} {fault}; remove it")

@@ -107,8 +107,7 @@ class Credentials(protocols.CredentialStore):
                 assert_never(never)
 
     def _trimmed(self, reference: str, text: str) -> SecretSource:
-        """Return the source for the text of a file. What was around the secret is logged once, until it is removed from
-        the file."""
+        """Return the source for the text of a file, and log what was around the secret once, until it is removed."""
         source = forms.trimmed(text)
         if not source.removed:
             self._warned.discard(reference)

@@ -226,8 +226,7 @@ class HttpClient(Generic[_E]):
             raise error.of_another(operation=operation)
 
     def _refusal(self, request: HttpRequest, answer: HttpResponse, shown: SentCredential) -> _E:
-        """Return the service's error for a response that is no success. If the credential was refused, the next request
-        reads the credential again."""
+        """Return the service's error for a response. After a refused credential, the next request reads it again."""
         refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
         if answer.status == httpx.codes.UNAUTHORIZED:
             self._known = None

@@ -61,8 +61,7 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
 
 
 def _without_parts(text: str, secret: str) -> str:
-    """Return `text` without the parts of a long secret that the service quoted. At most one short piece may remain, at
-    either end."""
+    """Return `text` without the quoted parts of a long secret. One short piece may remain at either end."""
     pieces = {secret[at : at + _PIECE] for at in range(0, len(secret) - _PIECE + 1, _PIECE)}
     kept: list[str] = []
     end = 0

@@ -111,11 +111,8 @@ class AioTransport(httpx.AsyncBaseTransport):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Closes an idle connection instead of reusing it if it has unread data: an end of the stream, or an unrequested
-    response.
-
-    aiohttp itself would reuse the connection, and then lose the request or return the unrequested response.
-    """
+    """Closes an idle connection that has unread data: an end of the stream, or an unrequested response. aiohttp would
+    reuse the connection, and then lose the request or return the unrequested response."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(
@@ -202,8 +199,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:
-    """Raise the exception of httpx for an error of aiohttp. If the connection failed, the `__cause__` of this exception
-    is the system's error."""
+    """Raise httpx's exception for an error of aiohttp; its cause is the system's error if the connection failed."""
     if isinstance(error, ConnectionLost):
         error = error.reason
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)

@@ -197,8 +197,7 @@ class Maas:
 
     @contextmanager
     def _one_of_few_deployments(self) -> Iterator[None]:
-        """Refuse a deployment if too many are in progress, because a waiting deployment would occupy a slot that a read
-        could use."""
+        """Refuse a deployment too many: while it waits, it would occupy a slot that a read could use."""
         most, now = self._settings.deploys_at_once, self._clock.monotonic()
         self._unanswered = [until for until in self._unanswered if until > now]
         if self._deploying + len(self._unanswered) >= most:
@@ -225,8 +224,7 @@ class Maas:
         return new
 
     async def _ourselves(self, send: SendFunction) -> str:
-        """Return the user of the API key. The user is requested once for each key, because a key always has the same
-        user."""
+        """Return the user of the API key, which is requested once for each key."""
         key = await self._http.credential(MaasOperation.WHOAMI)
         if self._user is None or self._user[0] != key:
             self._user = key, (await send(_WHOAMI, answers.shaped(MaasUser))).username

@@ -209,8 +209,7 @@ def _update(system_id: str, change: changes.UpdateMachine) -> HttpRequest:
 
 
 def _deploy(system_id: str, change: changes.Deploy, agent_name: str) -> HttpRequest:
-    """Return the request to deploy. The user data is a secret, because it contains a token, and MAAS may quote it in a
-    refusal."""
+    """Return the request to deploy. The user data contains a token, and MAAS may quote it in a refusal."""
     encoded = base64.b64encode(change.user_data.encode()).decode()
     asked = _on_machine(
         MaasOperation.DEPLOY,

@@ -143,8 +143,7 @@ def _nothing(_: HttpResponse) -> None:
 
 
 def _secret(answer: HttpResponse) -> SecretSource:
-    """Return the newest version of a secret, from a response with status 200 or 404. Raises `VaultError` if there is no
-    secret."""
+    """Return the newest version of a secret (status 200 or 404). Raises `VaultError` if there is none."""
     kept = _decoded(answer.body, _Read)
     if kept is not None and bytes(kept.data.data) == b"null":
         raise _lasting(VaultResult.MISSING, _gone(kept.data.metadata))
@@ -259,8 +258,7 @@ class Vault:
         self._kept[path] = now + self._settings.keep.total_seconds(), source
 
     async def _fetch(self, path: str) -> SecretSource:
-        """Read the secret. Raises `VaultError`; during the pause after a failure, it raises the error of that
-        failure."""
+        """Read the secret. Raises `VaultError`: during the pause after a failure, that of the failure."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             raise trouble.error.of_another()

@@ -72,8 +72,7 @@ def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
 
 
 def _fit(machine: Machine, interface: Interface) -> None:
-    """Adapt other MTUs to the interface's MTU: raise smaller MTUs of its parents, and lower greater MTUs of its
-    children."""
+    """Adapt other MTUs to the interface's: raise smaller ones of parents, and lower greater ones of children."""
     mtu = interface.params.get("mtu")
     if not isinstance(mtu, int):
         return

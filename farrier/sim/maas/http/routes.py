@@ -169,8 +169,7 @@ def _check_rights(call: Call, machine: Machine) -> None:
 
 
 def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> object:
-    """Run an operation on a part of a machine. If the machine is missing, the error names a type that depends on the
-    path."""
+    """Run an operation on a part of a machine. If the machine is missing, MAAS names a type by the path."""
     match rest:
         case ["interfaces"]:
             operation = _named(_ON_INTERFACES, call)
