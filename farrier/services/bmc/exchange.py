@@ -220,7 +220,7 @@ class Exchange:
         return understood
 
     async def _authenticate(self, headers: Headers) -> Secret | None:
-        """Read the secret, and add it to the headers once TLS has proven the host. Returns the secret that they show."""
+        """Read the secret, and add it to the headers once TLS has proven the host. Returns what they show."""
         self._logs_in_with = None
         match self._shows:
             case _Shows.NOTHING:

@@ -100,7 +100,7 @@ class Bindings:
 def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
     if _OTHER_DIRECTORY.fullmatch(reference):
         return False
-    fits = any(_reference(pattern).fullmatch(reference) for pattern in binding.references)
+    fits = any(_compiled(pattern, "[^/]*").fullmatch(reference) for pattern in binding.references)
     return fits and (not binding.hosts or any(_is_host(pattern, host) for pattern in binding.hosts))
 
 
@@ -109,7 +109,7 @@ def _is_host(pattern: str, host: str) -> bool:
     if _IN_NUMBERS.fullmatch(host):
         found = number(host)
         return pattern == host if found is None else number(pattern) == found
-    return _host(pattern).fullmatch(host) is not None
+    return _compiled(pattern, "[^.]*").fullmatch(host) is not None
 
 
 def _has(binding: CredentialBinding, addresses: Sequence[str]) -> bool:
@@ -123,14 +123,9 @@ _IN_NUMBERS = re.compile(r".*:.*|(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 _OTHER_DIRECTORY = re.compile(r"(?:^|.*[:/])\.{1,2}(?:/.*|$)", re.DOTALL)
 
 
-@lru_cache(maxsize=1024)
-def _reference(pattern: str) -> re.Pattern[str]:
-    return re.compile("[^/]*".join(map(re.escape, pattern.split("*"))))
-
-
-@lru_cache(maxsize=1024)
-def _host(pattern: str) -> re.Pattern[str]:
-    return re.compile("[^.]*".join(map(re.escape, pattern.split("*"))))
+@lru_cache(maxsize=2048)
+def _compiled(pattern: str, star: str) -> re.Pattern[str]:
+    return re.compile(star.join(map(re.escape, pattern.split("*"))))
 
 
 @lru_cache(maxsize=1024)

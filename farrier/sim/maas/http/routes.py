@@ -14,7 +14,6 @@ from farrier.sim.maas.region import Region
 _Wide = Callable[[Region, Call], object]
 _OnMachine = Callable[[Region, Call, Machine], object]
 _OnInterface = Callable[[Region, Call, Machine, Interface], object]
-_Change = Callable[[Region, Call, Machine], None]
 _Named = tuple[str, str | None]
 _Operation = TypeVar("_Operation")
 
@@ -32,7 +31,7 @@ _WIDE: dict[str, dict[_Named, _Wide]] = {
     "scripts": {("GET", None): scripts.listed, ("POST", None): scripts.create},
     "maas": {("GET", "get_config"): reading.setting},
 }
-_CHANGES: dict[str, _Change] = {
+_CHANGES: dict[str, Callable[[Region, Call, Machine], None]] = {
     "commission": states.commission,
     "deploy": states.deploy,
     "release": states.release,
@@ -134,12 +133,14 @@ def _named(table: dict[_Named, _Operation], call: Call) -> _Operation:
 
 
 def _machine(region: Region, call: Call, system_id: str, *, missed: str = "Machine") -> Machine:
-    """Return the machine if the caller may see it. If there is no machine, the error calls the machine `missed`."""
+    """Return the machine if the caller may see it, and change it if the call does. If there is no machine, the error
+    calls it `missed`."""
     machine = region.machines.get(system_id)
     if machine is None:
         raise Refused(404, f"No {missed} matches the given query.")
     if not fleet.sees(call, machine):
         raise Refused(403)
+    _check_rights(call, machine)
     return machine
 
 
@@ -149,11 +150,8 @@ def _on_machine(region: Region, call: Call, system_id: str) -> object:
     change = _CHANGES.get(call.op or "") if call.method == "POST" else None
     if change is None:
         operation = _named(_ON_MACHINE, call)
-        machine = _machine(region, call, system_id)
-        _check_rights(call, machine)
-        return operation(region, call, machine)
+        return operation(region, call, _machine(region, call, system_id))
     machine = _machine(region, call, system_id)
-    _check_rights(call, machine)
     change(region, call, machine)
     return show.machine(region, machine)
 
@@ -173,17 +171,13 @@ def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> obje
     match rest:
         case ["interfaces"]:
             operation = _named(_ON_INTERFACES, call)
-            machine = _machine(region, call, system_id)
-            _check_rights(call, machine)
-            return operation(region, call, machine)
+            return operation(region, call, _machine(region, call, system_id))
         case ["interfaces", wanted]:
             change = _named(_ON_INTERFACE, call)
             machine = _machine(region, call, system_id, missed="Interface")
-            _check_rights(call, machine)
             return change(region, call, machine, network.found(machine, wanted))
         case ["blockdevices", wanted] if (call.method, call.op) == ("POST", "set_boot_disk"):
             machine = _machine(region, call, system_id, missed="BlockDevice")
-            _check_rights(call, machine)
             return storage.set_boot_disk(region, call, machine, storage.found(machine, wanted))
         case ["results"] if (call.method, call.op) == ("GET", None):
             return reading.results(region, call, _machine(region, call, system_id, missed="Node"))
