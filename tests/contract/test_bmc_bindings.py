@@ -26,7 +26,7 @@ from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.recent import RecentCredentials
 from farrier.services.credentials.routes import BoundCredentials, Ways
 from farrier.sim.certificates import Authority
-from tests.support.bmc import LOOPBACK, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, connect, fake_bmc
+from tests.support.bmc import LOOPBACK, PASSWORD, SYSTEM, USERNAME, FakeBmc, connect, fake_bmc
 
 NAME = "gpu-1.bmc.example"
 REFERENCE = "file:/run/creds/bmc-1"
@@ -190,17 +190,6 @@ async def test_no_secret_is_read_for_an_unreachable_address(named_bmc: FakeBmc) 
         error = await refused(client, nobody)
     assert error.failure is BmcFailure.UNREACHABLE
     assert events == []
-
-
-async def test_a_redirect_is_not_followed_to_another_host(bmc: FakeBmc, tmp_path: Path, authority: Authority) -> None:
-    (tmp_path / "other").mkdir()
-    async with fake_bmc(tmp_path / "other", authority) as other:
-        bmc.answer(SYSTEM, Page(307, b"", (("Location", f"{other.url}{SYSTEM}"),)))
-        async with connect(bmc.ca_file, bindings=bound(networks=("127.0.0.0/8",)), store=Recorded([])) as client:
-            target = BmcTarget(address=bmc.url, credential=REFERENCE, system_path=SYSTEM)
-            error = await refused(client, target)
-        assert "redirect" in error.detail
-        assert other.requests == [] and not other.connected.is_set()
 
 
 async def test_bindings_of_a_site_apply_only_to_its_nodes_after_each_reload(named_bmc: FakeBmc) -> None:

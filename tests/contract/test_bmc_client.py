@@ -263,14 +263,3 @@ async def test_calls_for_one_bmc_run_one_after_the_other(double: Double) -> None
         for _ in range(3):
             tasks.start_soon(client.verify, double.target())
     assert observed.requests == [("system", "ok"), ("manager", "ok")] * 3
-
-
-async def test_a_frozen_bmc_does_not_delay_others(emulator: Double, fake: Double) -> None:
-    """The healthy BMC is read while the probe of the frozen BMC is under way."""
-    async with connect(fake.ca_file, connect_timeout=HOUR) as client:
-        with emulator.frozen():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(client.verify, emulator.target())
-                await anyio.wait_all_tasks_blocked()
-                assert (await client.verify(fake.target())).power is PowerState.ON
-                tasks.cancel_scope.cancel()

@@ -13,7 +13,7 @@ async def macs_of(bmc: FakeBmc) -> tuple[str, ...]:
         return (await client.verify(BmcTarget(address=bmc.url, credential=CREDENTIAL), macs=True)).macs
 
 
-@pytest.mark.parametrize("answer", [Page(404), Page(500), Page(200, b"no")])
+@pytest.mark.parametrize("answer", [Page(403), Page(404), Page(500), Page(200, b"no")])
 @pytest.mark.parametrize("path", [INTERFACES, f"{INTERFACES}/2"])
 async def test_a_verification_succeeds_without_unreadable_interfaces(bmc: FakeBmc, path: str, answer: Answer) -> None:
     bmc.answer(path, answer)

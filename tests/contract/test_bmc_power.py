@@ -28,6 +28,7 @@ from tests.support.bmc import (
     NoReply,
     Page,
     Silence,
+    at,
     connect,
     system,
 )
@@ -39,10 +40,6 @@ SOON = timedelta(milliseconds=300)
 AT_ONCE = timedelta(0)
 HOUR = timedelta(hours=1)
 INFO = "/redfish/v1/Systems/Self/ResetActionInfo"
-
-
-def at(bmc: FakeBmc) -> BmcTarget:
-    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
 
 
 async def switch(bmc: FakeBmc, wanted: PowerRequest, *, send: bool = True, **settings: Any) -> BmcReading:

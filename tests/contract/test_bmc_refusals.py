@@ -8,21 +8,9 @@ from typing import Any
 import pytest
 
 from farrier.model.intents.params import PowerRequest
-from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, PowerState
 from farrier.services.bmc.client import RedfishBmc
-from tests.support.bmc import (
-    CREDENTIAL,
-    INTERFACES,
-    MANAGER,
-    PASSWORD,
-    RESET,
-    SYSTEM,
-    Answer,
-    FakeBmc,
-    Page,
-    connect,
-    system,
-)
+from tests.support.bmc import MANAGER, PASSWORD, RESET, SYSTEM, Answer, FakeBmc, Page, at, connect, system
 
 INFO = "@Message.ExtendedInfo"
 NO_RIGHT = {
@@ -40,10 +28,6 @@ WRONG_STATE = {"MessageId": "IDRAC.2.8.PSU501", "Message": "The chassis is off."
 def refusal(status: int, *messages: object, **error: Any) -> Page:
     whole = {"code": "Base.1.8.GeneralError", "message": "A general error has occurred. See ExtendedInfo.", **error}
     return Page(status, json.dumps({"error": {**whole, INFO: list(messages)}}).encode())
-
-
-def at(bmc: FakeBmc) -> BmcTarget:
-    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
 
 
 async def refused(client: RedfishBmc, bmc: FakeBmc, wanted: PowerRequest = PowerRequest.OFF) -> BmcError:
@@ -129,13 +113,6 @@ async def test_a_reason_is_short_and_has_no_secret_wherever_it_is_cut(bmc: FakeB
     assert len(detail) < 512
     assert detail.isprintable()
     assert PASSWORD[:4] not in detail
-
-
-@pytest.mark.parametrize("path", [INTERFACES, f"{INTERFACES}/1"])
-async def test_interfaces_that_the_user_may_not_read_count_as_unlisted(bmc: FakeBmc, path: str) -> None:
-    bmc.answer(path, refusal(403, NO_RIGHT))
-    async with connect(bmc.ca_file) as client:
-        assert (await client.verify(at(bmc), macs=True)).macs == ()
 
 
 async def test_a_refused_read_of_the_types_of_reset_does_not_prevent_the_reset(bmc: FakeBmc) -> None:

@@ -8,38 +8,17 @@ import pytest
 
 from farrier.config import BmcHostConfig
 from farrier.model.intents.params import PowerRequest
-from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services.bmc.client import RedfishBmc
+from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcFailure, BmcTarget, PowerState
 from farrier.sim.bmc import fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority
-from tests.support.bmc import (
-    CREDENTIAL,
-    ROOT,
-    SESSIONS,
-    SYSTEM,
-    SYSTEMS,
-    USERNAME,
-    FakeBmc,
-    Page,
-    connect,
-)
+from tests.support.bmc import CREDENTIAL, ROOT, SESSIONS, SYSTEMS, USERNAME, FakeBmc, Page, at, connect, failure
 
 BASIC, SESSION = BmcAuth.BASIC, BmcAuth.SESSION
 SERVICE = "/redfish/v1/SessionService"
 
 
-def at(bmc: FakeBmc, *, only_reads: bool = False) -> BmcTarget:
-    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM, only_reads=only_reads)
-
-
 def forced(auth: BmcAuth, ca_file: Path) -> dict[str, BmcHostConfig]:
     return {"127.0.0.1": BmcHostConfig(auth=auth, ca_file=str(ca_file))}
-
-
-async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
-    with pytest.raises(BmcError) as raised:
-        await client.read(target)
-    return raised.value
 
 
 def refuses_basic(bmc: FakeBmc, page: Page) -> None:
@@ -138,15 +117,6 @@ async def test_a_secret_that_the_bmc_has_accepted_is_not_a_wrong_password(bmc: F
         bmc.sessions.clear()
         bmc.anyway[SESSIONS] = Page(401)
         assert (await client.read(at(bmc))).power is PowerState.ON
-
-
-@pytest.mark.parametrize("auth", list(BmcAuth))
-async def test_a_wrong_password_is_one_failed_login_a_call_and_capped(bmc: FakeBmc, auth: BmcAuth) -> None:
-    bmc.locks_after = LOGIN_CAP + 1
-    async with connect(bmc.ca_file, auth=auth, credential=f"{USERNAME}:wr0ng") as client:
-        for call in range(LOGIN_CAP + 2):
-            assert (await failure(client, at(bmc))).failure is BmcFailure.AUTH
-            assert bmc.failed_logins == min(call + 1, LOGIN_CAP)
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,13 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import ConfigError
-from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, PowerState
 from farrier.services.bmc.client import RedfishBmc
-from tests.support.bmc import CREDENTIAL, SESSIONS, SYSTEM, FakeBmc, Page, Silence, connect
+from tests.support.bmc import SESSIONS, FakeBmc, Page, Silence, at, connect
 from tests.support.clock import HandClock
 
 SESSION = BmcAuth.SESSION
 SERVICE = "/redfish/v1/SessionService"
-
-
-def at(bmc: FakeBmc, *, only_reads: bool = False, known: bool = True) -> BmcTarget:
-    path = SYSTEM if known else None
-    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=path, only_reads=only_reads)
 
 
 def deleted(bmc: FakeBmc) -> list[str]:
@@ -194,7 +189,7 @@ async def test_an_adoption_sends_nothing_but_gets(bmc: FakeBmc, tmp_path: Path) 
     """Tested with sessions configured, with a session that a killed process left, and after the open one has ended."""
     disk = await killed(bmc, tmp_path)
     async with connect(bmc.ca_file, auth=SESSION, session_directory=disk) as client:
-        await client.verify(at(bmc, only_reads=True, known=False), macs=True)
+        await client.verify(at(bmc, None, only_reads=True), macs=True)
         assert set(bmc.methods) == {"GET"}
         await read(client, bmc)
         bmc.requests.clear()

@@ -10,10 +10,8 @@ import msgspec
 import pytest
 
 from farrier.model.intents.params import PowerRequest
-from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services.bmc.client import RedfishBmc
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, PowerState
 from tests.support.bmc import (
-    CREDENTIAL,
     PASSWORD,
     SESSIONS,
     SYSTEM,
@@ -22,22 +20,14 @@ from tests.support.bmc import (
     FakeBmc,
     HangUp,
     Page,
+    at,
     connect,
+    failure,
     system,
 )
 from tests.support.observed import Observed
 
 SESSION = BmcAuth.SESSION
-
-
-def at(bmc: FakeBmc, credential: str = CREDENTIAL, system_path: str | None = SYSTEM) -> BmcTarget:
-    return BmcTarget(address=bmc.url, credential=credential, system_path=system_path)
-
-
-async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
-    with pytest.raises(BmcError) as raised:
-        await client.read(target)
-    return raised.value
 
 
 async def test_one_session_serves_every_call_and_ends_with_the_client(bmc: FakeBmc) -> None:
@@ -112,17 +102,9 @@ async def test_a_bmc_without_a_free_session_is_busy_and_no_session_is_closed(bmc
         assert (await client.read(at(bmc))).power is PowerState.ON
 
 
-async def test_a_wrong_password_is_tried_once(bmc: FakeBmc) -> None:
-    async with connect(bmc.ca_file, auth=SESSION, credential=f"{USERNAME}:wr0ng") as client:
-        error = await failure(client, at(bmc))
-    assert error.failure is BmcFailure.AUTH
-    assert bmc.failed_logins == bmc.logins == 1
-    assert [request.method for request in bmc.requests] == ["GET", "GET", "POST"]
-
-
 async def test_a_new_secret_replaces_the_session(bmc: FakeBmc) -> None:
     secrets = {"FARRIER_SECRET_X": f"{USERNAME}:{PASSWORD}"}
-    target = at(bmc, "env:FARRIER_SECRET_X")
+    target = at(bmc, credential="env:FARRIER_SECRET_X")
     async with connect(bmc.ca_file, auth=SESSION, more=secrets) as client:
         await client.read(target)
         bmc.password = "rotated"

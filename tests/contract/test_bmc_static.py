@@ -80,11 +80,6 @@ async def test_a_sound_bmc_is_read(site: Site) -> None:
     assert reading == msgspec.structs.replace(await site.verify(), macs=reading.macs)
 
 
-async def test_the_host_system_is_found_among_other_systems(site: Site) -> None:
-    site.pages |= {SYSTEMS: members(BASEBOARD, SYSTEM), BASEBOARD: system(Actions=..., Bios=...)}
-    assert (await site.verify(None)).system_path == SYSTEM
-
-
 @pytest.mark.parametrize(
     ("page", "says"),
     [

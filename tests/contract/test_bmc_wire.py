@@ -21,14 +21,11 @@ from tests.support.bmc import (
     FakeBmc,
     Garbage,
     Page,
+    at,
     connect,
     members,
     system,
 )
-
-
-def at(bmc: FakeBmc, path: str | None = SYSTEM) -> BmcTarget:
-    return BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=path)
 
 
 async def verify(bmc: FakeBmc, path: str | None = SYSTEM, **settings: Any) -> BmcReading:

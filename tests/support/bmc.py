@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import ssl
 from collections import ChainMap, Counter
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,9 +19,11 @@ from typing import Any, TypeAlias, assert_never
 import anyio
 import anyio.abc
 import msgspec
+import pytest
 
 from farrier.clock import MonotonicClock
 from farrier.config import BmcConfig, BmcTrustConfig, CredentialBinding, CredentialsConfig
+from farrier.model.machine.bmc import BmcError, BmcReading, BmcTarget
 from farrier.protocols import Clock, CredentialStore
 from farrier.services.bmc.access import BmcTimes
 from farrier.services.bmc.client import RedfishBmc, open_bmc
@@ -424,3 +426,23 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
         observer=observed or Observed("bmc"),
     ) as client:
         yield client
+
+
+def at(
+    bmc: FakeBmc, system_path: str | None = SYSTEM, *, credential: str = CREDENTIAL, only_reads: bool = False
+) -> BmcTarget:
+    return BmcTarget(address=bmc.url, credential=credential, system_path=system_path, only_reads=only_reads)
+
+
+Call: TypeAlias = Callable[[RedfishBmc, BmcTarget], Awaitable[BmcReading]]
+
+
+async def failure(client: RedfishBmc, target: BmcTarget, call: Call = RedfishBmc.read) -> BmcError:
+    """The error of a call, which shows no password."""
+    with pytest.raises(BmcError) as raised:
+        await call(client, target)
+    error = raised.value
+    assert PASSWORD not in f"{error} {error!r}"
+    assert error.__cause__ is None
+    assert error.__context__ is None, "a traceback would show the frames that hold the credential"
+    return error
