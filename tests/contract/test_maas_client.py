@@ -18,7 +18,7 @@ from farrier.model.maas.changes import Change, LookUp
 from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.services.maas.client import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
 from farrier.services.maas.service import CONCURRENCY
-from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
+from farrier.sim.maas import ADMIN, OPERATOR, Nature, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
 from tests.support.maas import (
     ABORT,
@@ -32,6 +32,7 @@ from tests.support.maas import (
     deployed,
     world_of,
 )
+from tests.support.maas_region import Caller
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
     changes.UpdateMachine(description="mine"),
@@ -320,3 +321,51 @@ async def test_without_a_readable_key_nothing_is_sent(
         await world.client.whoami()
     assert refused.value.failure is failure
     assert not wire.requests
+
+
+# --- changes
+
+
+async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_farriers_user_keeps_the_machine(
+    world: World, region: Region
+) -> None:
+    machine = await commissioned(world, region)
+    boot = machine.boot_interface
+    tiny = Subnet(id=9, name="tiny", cidr="10.9.0.0/30", gateway_ip=None, vlan=region.site.subnets[0].vlan)
+    region.site.subnets.append(tiny)
+    assert boot is not None
+    link = changes.LinkSubnet(interface=boot.id, mode=changes.LinkMode.AUTO, subnet=9)
+    await world.client.do(machine, link)
+    region.claimed.update(f"10.9.0.{number}" for number in range(4))
+    error = await refusal(world, machine.system_id, DEPLOY)
+    assert error.failure is MaasFailure.CAPACITY and "No more IPs available in subnet: 10.9.0.0/30" in error.detail
+    left = region.machines[machine.system_id]
+    assert (left.status, left.owner) == (Status.ALLOCATED, ADMIN.username)
+
+
+async def test_an_erasing_release_without_a_bmc_fails_and_goes_on_once_it_is_back(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    region.natures[machine.system_id] = Nature(bmc_error="no route to host")
+    erasing = changes.Release(comment="c", erase=True)
+    first, second = [await refusal(world, machine.system_id, erasing) for _ in range(2)]
+    assert (first.failure, second.failure) == (MaasFailure.POWER, MaasFailure.POWER)
+    assert "through its BMC" in first.detail and "Disk erasing -> Deployed" in first.detail
+    assert region.machines[machine.system_id].status == Status.FAILED_DISK_ERASING
+    del region.natures[machine.system_id]
+    await world.client.do(await world.client.machine(machine.system_id), erasing)
+    region.advance(timedelta(hours=3))
+    assert region.machines[machine.system_id].status == Status.READY
+
+
+async def test_rescue_mode_makes_its_user_the_owner_of_the_machine(world: World, region: Region) -> None:
+    machine = await deployed(world, region)
+    other = Caller(region, OPERATOR)
+    region.machines[machine.system_id].owner = OPERATOR.username
+    await Caller(region).post(f"machines/{machine.system_id}/?op=rescue_mode")
+    assert region.machines[machine.system_id].owner == ADMIN.username
+    region.advance(timedelta(hours=1))
+    await Caller(region).post(f"machines/{machine.system_id}/?op=exit_rescue_mode")
+    region.advance(timedelta(hours=1))
+    left = region.machines[machine.system_id]
+    assert (left.status, left.owner) == (Status.DEPLOYED, ADMIN.username)
+    assert (await other.get(f"machines/{machine.system_id}/")).status_code == 403

@@ -26,7 +26,7 @@ from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.answers import PAGE, Endless, Scripted, http, said, serving, text
 from tests.support.maas import NEW, POWER, RELEASE, World, world_of, world_with
-from tests.support.sockets import free_port, tls_with
+from tests.support.sockets import tls_with
 
 SOON = timedelta(seconds=0.3)
 RECORD = {"system_id": "abc123", "hostname": "gpu001", "status": 6, "owner": None}
@@ -108,15 +108,6 @@ async def test_a_machine_that_was_not_requested_is_a_protocol_failure() -> None:
             await world.client.machines(LookUp.ID, ["def456"])
 
 
-async def test_an_oversized_body_is_cut_off_and_its_connection_closed() -> None:
-    flood = Endless(b"x" * 1_000_000)
-    async with world_of(Scripted(httpx.Response(200, stream=flood))) as world:
-        error = await failure_of_read(world)
-    assert error.failure is MaasFailure.PROTOCOL
-    assert str(LARGEST_BODY_BYTES) in error.detail
-    assert flood.closed
-
-
 async def test_a_dripping_response_ends_with_the_timeout_of_the_request() -> None:
     for change in (False, True):
         drip = Endless(b" ")
@@ -126,15 +117,6 @@ async def test_a_dripping_response_ends_with_the_timeout_of_the_request() -> Non
         assert (error.failure, error.ambiguous) == (MaasFailure.TIMEOUT, change)
         assert drip.closed
         assert len(wire.requests) == 1
-
-
-async def test_a_hanging_response_ends_with_the_timeout_of_the_request() -> None:
-    region = Region()
-    region.faults.add(Fault(broken=Broken.HANG, times=None))
-    async with world_with(region, read_timeout=SOON) as world:
-        with pytest.raises(MaasError, match="complete response") as late:
-            await world.client.version()
-    assert late.value.failure is MaasFailure.TIMEOUT
 
 
 # --- requests that are retried, and requests that are not
@@ -271,23 +253,6 @@ async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(*, change
     assert (error.failure, error.ambiguous) == (MaasFailure.PROTOCOL, False)
     assert "redirect" in error.detail
     assert len(heads) == 1 and not stolen
-
-
-@pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"SSH-2.0-OpenSSH\r\n\r\n"]
-)
-async def test_a_change_on_a_connection_that_breaks_may_have_been_made(answer: bytes) -> None:
-    async with serving(answer) as (port, heads), world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
-        error = await failure_of_change(world)
-    assert (error.failure, error.ambiguous) == (MaasFailure.UNREACHABLE, True)
-    assert len(heads) == 1
-
-
-async def test_a_change_to_a_closed_port_was_not_made() -> None:
-    with free_port() as port:
-        async with world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
-            error = await failure_of_change(world)
-    assert (error.failure, error.ambiguous) == (MaasFailure.UNREACHABLE, False)
 
 
 async def test_only_a_certificate_of_the_given_authority_is_trusted(tmp_path: Path, authority: Authority) -> None:

@@ -304,18 +304,6 @@ async def test_the_region_gives_up_on_a_machine_that_reports_no_result(
     assert (machine.status, machine.owner, result.status.label) == (Status.FAILED_TESTING, ADMIN.username, told_status)
 
 
-async def test_an_erasure_that_hangs_ends_only_when_it_is_aborted(region: Region, caller: Caller) -> None:
-    system_id = await ready(region, caller)
-    region.natures[system_id] = Nature(erase=EraseFate.HANGS)
-    await erased(region, caller, system_id, erase="true")
-    region.advance(timedelta(days=2))
-    machine = region.machines[system_id]
-    assert machine.status is Status.DISK_ERASING
-    told(await caller.post(f"machines/{system_id}/?op=abort"))
-    assert (machine.status, machine.owner) == (Status.FAILED_DISK_ERASING, ADMIN.username)
-    assert machine.data, "nothing was erased"
-
-
 async def test_where_the_region_itself_erases_too_nothing_is_erased(region: Region, caller: Caller) -> None:
     region.site.erases_on_release = True
     system_id = await ready(region, caller)

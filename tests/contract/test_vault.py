@@ -211,24 +211,3 @@ async def test_a_token_may_come_from_vault_too(server: FakeVault, client: Client
     server.put("farrier/api", token="t0k3n")
     async with client.connect() as store:
         assert await store.token("vault:farrier/api") == "t0k3n"
-
-
-@pytest.mark.matrix(strength=1)
-@pytest.mark.parametrize(("field", "named"), [("username", "user name"), ("password", "password")])
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        ("s3kr1t\n", "ends with white space"),
-        (" s3kr1t", "begins with white space"),
-        ("\ufeffs3kr1t", "has a byte order mark"),
-        ("s3k\0r1t", "has a control character"),
-    ],
-)
-async def test_stray_characters_are_refused_in_vault_s_fields_too(
-    server: FakeVault, client: Client, field: str, named: str, value: str, says: str
-) -> None:
-    server.put(PATH, **({"username": USERNAME, "password": PASSWORD} | {field: value}))
-    async with client.connect() as store:
-        error = await refusal(store)
-    assert f"the {named} {says}" in error.reason
-    assert not error.temporary

@@ -65,18 +65,3 @@ def test_the_error_for_an_invalid_reference_does_not_repeat_it() -> None:
         with pytest.raises(CredentialError) as raised:
             Bindings().of(BmcTarget(address="a", credential=reference), "a")
         assert "s3kr1t" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"references": ("file:/a",)},
-        {"references": ("*",), "hosts": ("a",)},
-        {"references": ("file:/a",), "hosts": ("https://a",)},
-        {"references": ("file:/a",), "hosts": ("A.example",)},
-        {"references": ("file:/a",), "networks": ("10.0.0.1/8",)},
-    ],
-)
-def test_a_binding_without_hosts_or_for_any_reference_is_refused(wrong: dict[str, tuple[str, ...]]) -> None:
-    with pytest.raises(ValueError, match=r"reference|host"):
-        CredentialBinding(**wrong)

@@ -47,28 +47,15 @@ def test_one_failure_refuses_all_requests_until_the_pause_is_over(clock: HandClo
         assert trouble.error is FIRST
         assert (trouble.left, trouble.pause) == (MOMENT, PAUSE)
     clock.advance(MOMENT)
-    assert breaker.trouble() is None
-
-
-def test_after_the_pause_all_requests_are_sent_by_default(clock: HandClock) -> None:
-    breaker = opened(clock)
-    clock.advance(PAUSE)
     assert [breaker.trouble() for _ in range(3)] == [None] * 3
 
 
-def test_after_the_pause_one_trial_is_sent_and_other_requests_wait_one_more_pause(clock: HandClock) -> None:
-    breaker = opened(clock, one_tries=True)
-    clock.advance(PAUSE)
-    assert breaker.trouble() is None
-    assert [left(breaker) for _ in range(3)] == [PAUSE] * 3
-
-
-def test_a_trial_without_a_result_is_followed_by_another_after_one_more_pause(clock: HandClock) -> None:
+def test_after_each_pause_one_trial_is_sent_and_other_requests_wait_one_more_pause(clock: HandClock) -> None:
     breaker = opened(clock, one_tries=True)
     for _ in range(3):
         clock.advance(PAUSE)
         assert breaker.trouble() is None
-        assert left(breaker) == PAUSE
+        assert [left(breaker) for _ in range(3)] == [PAUSE] * 3
 
 
 def test_a_success_lets_all_requests_through_at_once(clock: HandClock) -> None:
@@ -134,11 +121,3 @@ def test_the_failure_is_known_after_its_pause_until_a_success(clock: HandClock) 
     assert breaker.trouble() is None and breaker.last is FIRST
     breaker.close()
     assert breaker.last is None
-
-
-def test_the_failure_of_one_instance_refuses_nothing_of_another(clock: HandClock) -> None:
-    north: Breaker[MaasError] = Breaker(clock, pause=PAUSE)
-    south: Breaker[MaasError] = Breaker(clock, pause=PAUSE)
-    north.open(FIRST)
-    assert left(north) == PAUSE
-    assert south.trouble() is None
