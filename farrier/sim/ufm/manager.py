@@ -187,9 +187,7 @@ def _shown(found: Partition, *, guids: bool, qos: bool) -> dict[str, object]:
             "service_level": found.service_level,
         }
     if guids:
-        shown["guids"] = [
-            {"guid": guid, "membership": port.membership, "index0": port.index0} for guid, port in found.ports.items()
-        ]
+        shown["guids"] = [{"guid": guid, **msgspec.structs.asdict(port)} for guid, port in found.ports.items()]
     return shown
 
 
