@@ -148,7 +148,9 @@ async def test_a_change_counts_as_accepted_regardless_of_other_fields_of_its_bod
     ],
     ids=lambda value: str(value.status_code) if isinstance(value, httpx.Response) else "",
 )
-async def test_every_status_of_a_change_has_a_class_and_no_change_is_sent_again(answer: httpx.Response, failure: UfmFailure) -> None:
+async def test_every_status_of_a_change_has_a_class_and_no_change_is_sent_again(
+    answer: httpx.Response, failure: UfmFailure
+) -> None:
     async with world_of(Scripted(answer)) as world:
         with failing() as caught:
             await world.client.do(Create(wanted()))

@@ -190,9 +190,7 @@ class Exchange:
                 path = refusal.hints.moved_to
         return await self._send(operation, path, request, understand)
 
-    async def _send(
-        self, operation: BmcOperation, path: str, request: _Request, understand: Callable[[Reply], T]
-    ) -> T:
+    async def _send(self, operation: BmcOperation, path: str, request: _Request, understand: Callable[[Reply], T]) -> T:
         """Send one request, and report it to the observer, even if it fails or is cancelled."""
         self.requests += 1
         started = anyio.current_time()
@@ -413,9 +411,7 @@ class Exchange:
     async def _log_in_at(self, path: str) -> tuple[str, str | None, str | None]:
         """Send the login that opens a session, and return the decoded response."""
         credential = await self._read()
-        post = partial(
-            self._client.post, body={"UserName": credential.username, "Password": credential.password}
-        )
+        post = partial(self._client.post, body={"UserName": credential.username, "Password": credential.password})
         self._shows = _Shows.BODY
         try:
             return await self._followed(BmcOperation.SESSION, path, post, answers.opened)

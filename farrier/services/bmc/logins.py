@@ -62,7 +62,8 @@ class Logins:
         what = "refused" if refused else "did not respond to"
         raise BmcError(
             BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
-            f"the BMC {what} {LOGIN_CAP} logins within {LOGIN_WINDOW // timedelta(minutes=1)} min, so farrier sent no further login",
+            f"the BMC {what} {LOGIN_CAP} logins within {LOGIN_WINDOW // timedelta(minutes=1)} min, so farrier sent no "
+            "further login",
             retry_after=wait,
             dialled=False,
         )

@@ -180,9 +180,7 @@ class Regions(SiteClients[MaasSettings, RegionLimiter]):
     def slot(self, site: str, caller: Hashable) -> AbstractAsyncContextManager[protocols.MaasClient]:
         kept = self._sites.get(site)
         if kept is None:
-            raise MaasError(
-                F.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="slot"
-            )
+            raise MaasError(F.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="slot")
         return kept.client.slot(caller)
 
     def client(self, site: str) -> protocols.MaasClient | None:

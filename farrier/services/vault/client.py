@@ -2,9 +2,9 @@
 
 For a path outside of the configured path, no request is sent. Redirects are not followed. Each request has one
 deadline. At any time, the client has at most one request per path and `CONCURRENCY` requests in total. A secret is kept
-in memory for `keep`. After Vault has failed, no request is sent for `PAUSE`, and every caller gets the reason. A failure
-is temporary, unless Vault reports that this secret is missing or that farrier's token may not read it. farrier writes
-the error texts, and never quotes a body, because a body may contain the secret.
+in memory for `keep`. After Vault has failed, no request is sent for `PAUSE`, and every caller gets the reason. A
+failure is temporary, unless Vault reports that this secret is missing or that farrier's token may not read it. farrier
+writes the error texts, and never quotes a body, because a body may contain the secret.
 """
 
 from __future__ import annotations

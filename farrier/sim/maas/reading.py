@@ -1,5 +1,4 @@
-"""The operations that only read, which locked machines allow: events, results of scripts, networks, the calling user.
-"""
+"""The operations that only read, which locked machines allow: events, results of scripts, networks, the caller."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _place(region: Region, shown: Machine) -> dict[str, object]:
 
 
 def _network(shown: Machine) -> dict[str, object]:
-    interfaces = [interface(shown, interface) for interface in shown.interfaces]
+    interfaces = [interface(shown, each) for each in shown.interfaces]
     boot = shown.boot_interface()
     links = [link for interface in shown.interfaces for link in interface.links]
     claimed = [link.ip_address for link in links if link.ip_address]
@@ -140,7 +140,7 @@ def _network(shown: Machine) -> dict[str, object]:
 
 
 def _storage(shown: Machine) -> dict[str, object]:
-    disks = [disk(shown, disk) for disk in shown.disks]
+    disks = [disk(shown, each) for each in shown.disks]
     boot = shown.boot_disk()
     return {
         "blockdevice_set": disks,
