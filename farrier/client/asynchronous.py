@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 class AsyncFarrier:
     """A client of one server. After a failure, the client sends a request again only if repeating the request has no
-    further effect."""
+    further effect. With `contextlib.aclosing`, an iterator ends at a known moment."""
 
     def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
         self._url = url
@@ -47,7 +48,7 @@ class AsyncFarrier:
 
     # --- nodes
 
-    async def nodes(self, **filters: Filter) -> AsyncIterator[NodeView]:
+    async def nodes(self, **filters: Filter) -> AsyncGenerator[NodeView, None]:
         """Yield all nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their
         names."""
         after: str | None = ""
@@ -96,9 +97,9 @@ class AsyncFarrier:
         """Submit an intent, and wait up to `wait` seconds for its answer. `more` may contain `kind`, `key` and
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
         given = IntentRequest(resource=resource, action=action, params=params or {}, **more)
-        deadline = anyio.current_time() + wait
+        deadline = time.monotonic() + wait
         intent = await self.call(calls.submit(given, wait))
-        if intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
+        if intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
             intent = await self.intent(intent.id, kind=given.kind, wait=left)
         if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
             raise errors.of_answer(intent)
@@ -106,13 +107,13 @@ class AsyncFarrier:
 
     async def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
         """Return an intent, with its answer if the answer arrives within `wait` seconds."""
-        deadline = anyio.current_time() + wait
+        deadline = time.monotonic() + wait
         intent = await self.call(calls.intent(kind, id_, wait))
-        while intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
+        while intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
             intent = await self.call(calls.intent(kind, id_, left))
         return intent
 
-    async def intents(self, *, kind: str = NODE, **filters: Filter) -> AsyncIterator[IntentView]:
+    async def intents(self, *, kind: str = NODE, **filters: Filter) -> AsyncGenerator[IntentView, None]:
         """Yield the intents that fit the filters, the newest first. Filters are `node` or `resource`, `status`,
         `action` and `requested_by`."""
         before, more = None, True
@@ -128,7 +129,7 @@ class AsyncFarrier:
         """Return all kinds with their states and actions."""
         return (await self.call(calls.kinds())).kinds
 
-    async def resources(self, kind: str, **filters: Filter) -> AsyncIterator[ResourceView]:
+    async def resources(self, kind: str, **filters: Filter) -> AsyncGenerator[ResourceView, None]:
         """Yield all resources of a kind that fit the filters `state`, `site` and `ended`."""
         after: str | None = ""
         while after is not None:
@@ -163,36 +164,16 @@ class AsyncFarrier:
 
     async def watch(self, *, after: str | None = None, **filters: Filter) -> AsyncGenerator[Change, None]:
         """Yield each change exactly once, after farrier has recorded it. The feed begins now, or after the stored
-        cursor `after`. Reconnects after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), … With
-        `contextlib.aclosing`, the stream ends at a known moment."""
+        cursor `after`. Reconnects after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
         following = Feed(filters, after)
         while True:
+            following.begin()
             with suppress(httpx.TransportError, ApiUnreachable):
-                async for change in self._stream(following):
-                    yield change
-            await anyio.sleep(feed.PAUSE_SECONDS)
-
-    async def _stream(self, following: Feed) -> AsyncIterator[Change]:
-        following.begin()
-        async with self._lines(following) as lines:
-            async for line in lines:
-                change = following.line(line)
-                if change is not None:
-                    yield change
-
-    @asynccontextmanager
-    async def _lines(self, following: Feed) -> AsyncIterator[AsyncIterator[str]]:
-        async with self._http.stream(
-            "GET",
-            feed.PATH,
-            params=following.query,
-            headers=dict(following.headers),
-            timeout=feed.SILENCE_SECONDS,
-        ) as response:
-            if not wire.is_stream(response):
-                await response.aread()
-                raise wire.failure(self._url, response)
-            yield response.aiter_lines()
+                async with self._lines(following) as lines:
+                    async for line in lines:
+                        if (change := following.line(line)) is not None:
+                            yield change
+            await self._pause(feed.PAUSE_SECONDS)
 
     # --- any request
 
@@ -202,10 +183,26 @@ class AsyncFarrier:
         while True:
             attempt += 1
             try:
-                response = await self._http.request(**wire.arguments(call))
+                response = await self._response(call)
                 if not wire.is_worth_another(call, attempt, response):
                     return wire.read(call, response)
             except httpx.TransportError as failure:
                 if not wire.is_worth_another(call, attempt, None):
                     raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
-            await anyio.sleep(wire.PAUSE_SECONDS * attempt)
+            await self._pause(wire.PAUSE_SECONDS * attempt)
+
+    # --- the transport
+
+    async def _response(self, call: ApiCall[Any]) -> httpx.Response:
+        return await self._http.request(**wire.arguments(call))
+
+    @asynccontextmanager
+    async def _lines(self, following: Feed) -> AsyncIterator[AsyncIterator[str]]:
+        async with self._http.stream(**following.arguments) as response:
+            if not wire.is_stream(response):
+                await response.aread()
+                raise wire.failure(self._url, response)
+            yield response.aiter_lines()
+
+    async def _pause(self, seconds: float) -> None:
+        await anyio.sleep(seconds)

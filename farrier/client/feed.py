@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -10,9 +11,9 @@ from farrier.client import calls
 from farrier.client.calls import Filter
 from farrier.model.views.responses import Change
 
-PATH = "/history/stream"
+_PATH = "/history/stream"
 # The server sends an event or a mark at least every 15 s. A longer silence means that the connection is lost.
-SILENCE_SECONDS = 45.0
+_SILENCE_SECONDS = 45.0
 PAUSE_SECONDS = 2.0
 """The pause before a lost stream is opened again."""
 
@@ -27,9 +28,11 @@ class Feed:
         self._data = b""
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the next request."""
-        return {"Accept": "text/event-stream"} | ({} if self.cursor is None else {"Last-Event-ID": self.cursor})
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `httpx.Client.stream` for the next request."""
+        last = {} if self.cursor is None else {"Last-Event-ID": self.cursor}
+        headers = {"Accept": "text/event-stream", **last}
+        return {"method": "GET", "url": _PATH, "params": self.query, "headers": headers, "timeout": _SILENCE_SECONDS}
 
     def begin(self) -> None:
         """Drop the unfinished event of a lost stream."""
