@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from farrier.bulk.run import Operations, Reached, Target
-from farrier.cli.intent import numbering
+from farrier.cli.intent.commands import installed
 from farrier.cli.options import arguments, bulk, completed_names, suggestions
 from farrier.cli.options.bulk import Orders
 from farrier.cli.output import pages, printing
@@ -61,7 +61,7 @@ async def act(  # noqa: PLR0913 - one parameter is one option
 
 async def _action(session: CommandSession, kind: str, action: str) -> ActionView:
     """Return the action of the kind. Raises a usage error for an unknown action, and for `create`."""
-    actions = {each.action: each for each in (await numbering.installed(session, kind)).actions}
+    actions = {each.action: each for each in (await installed(session, kind)).actions}
     if action not in actions:
         near = [f"did you mean {each!r}?" for each in suggestions.suggested(action, actions)[:1]]
         expected = f"expected one of: {', '.join(actions)}"
