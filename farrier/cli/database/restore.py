@@ -11,8 +11,7 @@ import typer
 from farrier.cli.intent import answers
 from farrier.cli.options import bulk
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.settings.connection import CommandSession, administer, opened, with_database, with_settings
 from farrier.config import Config
 from farrier.errors import ExitCode

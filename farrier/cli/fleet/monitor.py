@@ -9,8 +9,7 @@ import typer
 
 from farrier.cli import group
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration
 from farrier.model.monitors.monitor import MonitorView, RefusalView

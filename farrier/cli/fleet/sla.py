@@ -11,8 +11,7 @@ import typer
 
 from farrier.cli import group
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed, formed_once
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed, formed_once
 from farrier.cli.settings.connection import CommandSession, opened, with_database, with_settings
 from farrier.clock import wall
 from farrier.config import Config, kinds

@@ -17,7 +17,7 @@ from farrier.cli.history import follow as history_follow
 from farrier.cli.history import options
 from farrier.cli.options import arguments
 from farrier.cli.output import printing
-from farrier.cli.output.form import OutputFormat, formed_as_is
+from farrier.cli.output.lists import OutputFormat, formed_as_is
 from farrier.cli.settings.connection import CommandSession, client, with_database, with_settings
 from farrier.config import Config
 from farrier.model.plural import counted

@@ -13,7 +13,7 @@ import typer
 from farrier import clock
 from farrier.cli.history import options
 from farrier.cli.output import lists
-from farrier.cli.output.form import OutputFormat
+from farrier.cli.output.lists import OutputFormat
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.views.history import HistoryEntry, HistoryFilter, HistoryKey
 

@@ -16,8 +16,7 @@ import typer
 from farrier import clock
 from farrier.cli.options import arguments, signatures
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat
-from farrier.cli.output.lists import Column, RowLayout
+from farrier.cli.output.lists import Column, OutputFormat, RowLayout
 from farrier.cli.settings.connection import CommandSession
 from farrier.model import duration
 from farrier.model.views.history import HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order

@@ -18,8 +18,7 @@ from farrier.cli.intent import answers
 from farrier.cli.intent.answers import Asking
 from farrier.cli.options import arguments, completed_names, completion
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.errors import RefusedByModel

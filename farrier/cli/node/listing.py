@@ -12,8 +12,7 @@ import typer
 from farrier.cli.node import detail_options
 from farrier.cli.options import arguments, completed_names
 from farrier.cli.output import lists, pages, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.missing import MissingNames
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database

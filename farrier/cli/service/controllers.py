@@ -9,8 +9,7 @@ import msgspec
 from rich.text import Text
 
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration

@@ -15,8 +15,7 @@ from farrier import clock
 from farrier.cli import group
 from farrier.cli.options import arguments
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed_once
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed_once
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import with_settings
 from farrier.config import Config, token_file

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration
 from farrier.model.views.brakes import BrakeView

@@ -15,8 +15,7 @@ from farrier.cli import group
 from farrier.cli.intent import answers
 from farrier.cli.options import arguments
 from farrier.cli.output import lists, printing
-from farrier.cli.output.form import OutputFormat, formed
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import opened, with_settings
 from farrier.cli.site import brakes, preparation, regions, secret_check

@@ -11,8 +11,7 @@ import pytest
 import typer
 
 from farrier.cli.output import lists
-from farrier.cli.output.form import Output, OutputFormat
-from farrier.cli.output.lists import Column, Listing
+from farrier.cli.output.lists import Column, Listing, Output, OutputFormat
 from farrier.model.views.nodes import Page
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
