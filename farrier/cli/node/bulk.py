@@ -12,7 +12,7 @@ from farrier.bulk import nodes as of_nodes
 from farrier.cli.options import arguments, bulk
 from farrier.cli.options.bulk import Orders
 from farrier.cli.output import pages
-from farrier.cli.output.missing import MissingNames
+from farrier.cli.output.pages import MissingNames
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest

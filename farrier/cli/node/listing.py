@@ -13,7 +13,7 @@ from farrier.cli.node import detail_options
 from farrier.cli.options import arguments, completed_names
 from farrier.cli.output import lists, pages, printing
 from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
-from farrier.cli.output.missing import MissingNames
+from farrier.cli.output.pages import MissingNames
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model.advice.notes import notes

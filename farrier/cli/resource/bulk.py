@@ -13,7 +13,7 @@ from farrier.cli.intent.commands import installed
 from farrier.cli.options import arguments, bulk, completed_names, suggestions
 from farrier.cli.options.bulk import Orders
 from farrier.cli.output import pages, printing
-from farrier.cli.output.missing import MissingNames
+from farrier.cli.output.pages import MissingNames
 from farrier.cli.resource import command_factory as commands
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.intents import param_faults, param_texts, preview

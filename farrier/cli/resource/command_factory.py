@@ -23,7 +23,7 @@ from farrier.cli.intent.answers import Asking
 from farrier.cli.options import arguments, completed_names
 from farrier.cli.output import lists, pages, printing
 from farrier.cli.output.lists import Listing, OutputFormat, formed, formed_as_is
-from farrier.cli.output.missing import MissingNames
+from farrier.cli.output.pages import MissingNames
 from farrier.cli.resource import view
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.advice.why_resource import explain
