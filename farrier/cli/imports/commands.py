@@ -16,7 +16,7 @@ from farrier.cli.imports import plan
 from farrier.cli.imports.file import ImportRow, RowFault
 from farrier.cli.imports.plan import ImportStep
 from farrier.cli.intent import answers
-from farrier.cli.node import bulk as node_bulk
+from farrier.cli.node import actions
 from farrier.cli.options import bulk, completed_names
 from farrier.cli.options.bulk import Orders
 from farrier.cli.output import printing
@@ -123,4 +123,4 @@ async def _submit(session: CommandSession, action: Action, steps: Sequence[Impor
     nodes = [step.node for step in steps if step.node is not None and given[step.node.id]]
     if nodes:
         how = msgspec.structs.replace(how, key=f"{how.key}-{action}", again="")
-        await node_bulk.submit(session, action, nodes, given.__getitem__, how)
+        await actions.submit(session, action, nodes, given.__getitem__, how)

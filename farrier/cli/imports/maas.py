@@ -10,7 +10,7 @@ import typer
 
 from farrier.cli.imports import file
 from farrier.cli.imports.file import ImportRow, RowFault
-from farrier.cli.node import bulk
+from farrier.cli.node import actions
 from farrier.cli.settings.connection import CommandSession
 from farrier.cli.site import regions
 from farrier.config.reading import nearest
@@ -55,7 +55,7 @@ async def _machines(session: CommandSession, site: str) -> Sequence[Machine]:
 
 async def _names(session: CommandSession, site: str) -> dict[str, str]:
     """Return the names of the site's nodes, by the IDs of their machines."""
-    nodes = await bulk.select(session, NodeFilter(details={"site": (site,)}), ())
+    nodes = await actions.select(session, NodeFilter(details={"site": (site,)}), ())
     return {node.maas_id: node.name for node in nodes if node.maas_id is not None}
 
 

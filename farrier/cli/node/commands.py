@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from farrier.cli import group
-from farrier.cli.node import actions, detail_options, setting
-from farrier.cli.node.evidence import evidence
-from farrier.cli.node.inspection import NodeArgument, show, why
+from farrier.cli.node import actions, detail_options
+from farrier.cli.node.inspection import NodeArgument, evidence, show, why
 from farrier.cli.node.listing import list_
 from farrier.cli.output import printing
 from farrier.cli.resource.command_factory import history, of_kind
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration
-from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import Registration
 from farrier.model.machine import bootstrap as bootstraps
 from farrier.model.node.spec import SPEC
@@ -86,5 +84,4 @@ def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"it is shown only once, and the agent can use it once, within {ttl}", err=True)
 
 
-node.command(Action.SET.value, rich_help_panel="Actions")(setting.set_)
 actions.add_to(node)

@@ -1,4 +1,5 @@
-"""`farrier node show` and `farrier node why`: print all data of a node, and the explanation of its state."""
+"""`farrier node show`, `why` and `evidence`: print all data of a node, the explanation of its state, and what was
+seen of each device when its machine was cleaned."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ from farrier.model.loop.outcome import EndsBy
 from farrier.model.machine.health import Alert
 from farrier.model.node import details
 from farrier.model.node.clocks import StateClock
+from farrier.model.node.evidence import Device
 from farrier.model.node.management import Management
-from farrier.model.views.nodes import MaasView, NodeDetail, Page, RequestView, WorkflowView
+from farrier.model.views.nodes import EvidenceView, MaasView, NodeDetail, Page, RequestView, WorkflowView
 
 NodeArgument = Annotated[
     str, typer.Argument(metavar="NODE", help="Name or ID.", autocompletion=completed_names.node_names)
@@ -230,3 +232,50 @@ def _clock_in_words(clock: StateClock, now: datetime) -> str:
     if clock.above is None:
         return f"{stands} of {duration.human(clock.limit)}"
     return f"{stands}, {duration.human(clock.above)} above its limit of {duration.human(clock.limit)}"
+
+
+@with_database
+async def evidence(
+    session: CommandSession,
+    name: NodeArgument,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of reports. The newest reports are first.")] = 10,
+    as_json: printing.AsJson = False,
+) -> None:
+    """Show the evidence of the cleanings of a node, the newest first: for each device, what was done and seen."""
+    page = await session.queries.evidence(name, limit=limit)
+    if as_json:
+        printing.json(page.rows)
+        return
+    for each in page.rows:
+        typer.echo(f"decommission {each.workflow} ({each.mode}, {each.status}): {'; '.join(_told(each))}")
+        if each.evidence is not None:
+            printing.table(_OF_EVIDENCE, (_row(device) for device in each.evidence.devices))
+    if not page.rows:
+        typer.echo("no cleaning of this node has evidence")
+
+
+_OF_EVIDENCE = ("KIND", "SERIAL", "MODEL", "METHOD", "RESULT", "SAMPLES", "BAD", "MESSAGE")
+
+
+def _told(each: EvidenceView) -> Iterable[str]:
+    """Yield who reported, when, and what else was seen of the machine."""
+    if each.evidence is None:
+        yield "no evidence"
+        yield from (judged.text for judged in each.judged)
+        return
+    at = "" if each.reported_at is None else f" at {printing.moment(each.reported_at)}"
+    task = "" if each.task is None else f", task {each.task} ({each.type})"
+    yield f"reported by {each.evidence.by}{at}{task}"
+    script, cycle = each.evidence.script, each.evidence.power_cycle
+    if script is not None:
+        yield f"script {script.name} of revision {script.revision}"
+    if cycle is not None:
+        yield f"the BMC showed the machine off at {printing.moment(cycle.off_seen_at)}, and on at " + str(
+            printing.moment(cycle.on_seen_at)
+        )
+    yield from (judged.text for judged in each.judged)
+
+
+def _row(device: Device) -> tuple[str, ...]:
+    samples, bad = (str(device.samples), str(device.bad_samples)) if device.samples else ("", "")
+    return device.kind, device.serial, device.model, device.method, device.result, samples, bad, device.message
