@@ -26,7 +26,6 @@ async def list_(session: CommandSession, form: OutputFormat) -> None:
         columns=_MONITORS,
         pages=lambda: lists.once(session.queries.monitors),
         name=lambda each: each.name,
-        id=lambda each: each.name,
         fields=MonitorView.__struct_fields__,
         none="there are no monitors; farrier.grant_monitor lets a monitor state conditions",
     )
@@ -50,7 +49,6 @@ async def refusals(
         columns=_REFUSALS,
         pages=lambda: lists.once(lambda: session.queries.refusals(name, limit=limit)),
         name=lambda each: each.monitor,
-        id=lambda each: each.monitor,
         fields=RefusalView.__struct_fields__,
         none="every report was taken",
         newest=limit,

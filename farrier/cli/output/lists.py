@@ -162,11 +162,12 @@ class RowLayout(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 class Listing(RowLayout[T], frozen=True, kw_only=True):
     """The list that a command prints. `pages` reads the list anew. `fields` are the fields of the JSON object of a row.
-    If `newest` is set, the list has at most this number of rows, with the highest IDs; otherwise it has all rows."""
+    `id` identifies a row; by default, its name does. If `newest` is set, the list has at most this number of rows, with
+    the highest IDs; otherwise it has all rows."""
 
     pages: Callable[[], AsyncIterator[Page[T]]]
-    id: Callable[[T], Hashable]
     fields: Sequence[str]
+    id: Callable[[T], Hashable] | None = None
     newest: int | None = None
 
 
@@ -222,7 +223,7 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[ListC
         changed: list[T] = []
         async for page in listing.pages():
             for row in page.rows:
-                id_ = listing.id(row)
+                id_ = (listing.id or listing.name)(row)
                 found[id_] = listing.name(row), _state(listing, row, page.now)
                 if known is None or known.get(id_) != found[id_]:
                     changed.append(row)

@@ -1,17 +1,19 @@
-"""`farrier resource`: manages resources of any installed kind, including kinds of other packages."""
+"""`farrier resource`: manages resources of any installed kind, including kinds of other packages. `farrier enqueue`:
+enqueues one of them, and does not wait for the run of its handler."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typing_extensions import override
 
 from farrier.cli import group, load
+from farrier.cli.options import completed_names
 from farrier.cli.options.suggestions import Suggesting
 from farrier.cli.resource import bulk
 from farrier.cli.resource import command_factory as commands
-from farrier.cli.settings.connection import with_database
+from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model.node.edges import NODE
 
 if TYPE_CHECKING:
@@ -43,3 +45,23 @@ resource.command("history")(with_database(commands.history))
 resource.command("why")(with_database(commands.why))
 resource.command("act")(with_database(bulk.act))
 resource.command("intent")(with_database(commands.intent))
+
+
+@with_database
+async def enqueue(
+    session: CommandSession,
+    kind: Annotated[
+        str, typer.Argument(help="Kind of the resource: node, network_segment …", autocompletion=completed_names.kinds)
+    ],
+    resource: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="ID or name. The name of a MAAS region is the name of its site.",
+            autocompletion=completed_names.names_of(),
+        ),
+    ],
+) -> None:
+    """Enqueue a resource, so that its handler runs as soon as possible."""
+    id_ = await session.requests.enqueue(kind, resource)
+    typer.echo(f"{kind} {id_} is enqueued")

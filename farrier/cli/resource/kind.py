@@ -32,7 +32,6 @@ async def list_(session: CommandSession, form: OutputFormat) -> None:
         columns=_COLUMNS,
         pages=lambda: lists.once(read),
         name=lambda each: each.kind,
-        id=lambda each: each.kind,
         as_object=lambda each, _: printing.plain(each) | {_COUNT: each.count},
         fields=(*KindView.__struct_fields__, _COUNT),
         none="no kind is installed",

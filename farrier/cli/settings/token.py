@@ -90,7 +90,6 @@ def list_(
         columns=_COLUMNS,
         pages=lambda: lists.once(read),
         name=lambda each: each.name,
-        id=lambda each: each.name,
         fields=ApiToken.__struct_fields__,
         none=f"{path} has no token",
     )

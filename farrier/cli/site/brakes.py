@@ -20,7 +20,6 @@ async def list_(session: CommandSession, form: OutputFormat) -> None:
         columns=_COLUMNS,
         pages=lambda: lists.once(session.queries.brakes),
         name=lambda brake: brake.site,
-        id=lambda brake: brake.site,
         fields=BrakeView.__struct_fields__,
         none="no brake holds a node or is lifted",
     )

@@ -60,7 +60,6 @@ def list_(settings: Config, form: OutputFormat) -> None:
         columns=_columns(sites, "not here" if wrong is None else "not known"),
         pages=lambda: lists.once(lambda: _listed(settings, sites)),
         name=lambda each: each.site,
-        id=lambda each: each.site,
         fields=ListedSite.__struct_fields__,
         none=f"no files of sites in {settings.sites.directory}" if wrong is None else "no region is known",
     )
