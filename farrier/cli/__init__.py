@@ -54,8 +54,8 @@ COMMANDS = {
 }
 """Every command, with the first line of its help."""
 _MODULES = {
-    "run": "service.run",
-    "serve": "service.serve",
+    "run": "service.process",
+    "serve": "service.process",
     "health": "service.health",
     "demo": "service.demo",
     "systemd": "service.systemd",
@@ -73,9 +73,9 @@ _MODULES = {
     "history": "history.commands",
     "site": "site.commands",
     "sla": "fleet.sla",
-    "alerts": "fleet.alerts",
+    "alerts": "fleet.telemetry",
     "monitor": "fleet.monitor",
-    "dashboard": "fleet.dashboard",
+    "dashboard": "fleet.telemetry",
     "token": "settings.token",
     "context": "settings.context",
     "config": "settings.config",

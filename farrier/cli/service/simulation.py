@@ -19,7 +19,7 @@ from rich.console import Console
 
 from farrier import wiring
 from farrier.cli.service.board import Board, Places, board
-from farrier.cli.site import preparation, regions
+from farrier.cli.site import regions
 from farrier.config import (
     AgentsConfig,
     BmcConfig,
@@ -180,7 +180,7 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
             )
             nodes = planned(systems, bmc, after=after, site=site)
             config = _config(options, bmc, files)
-            await preparation.prepare(config, regions.configured(config))
+            await regions.prepare(config, regions.configured(config))
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
                 serving = await daemon.start(Daemon(config, stop, log_to=log_to).run)
