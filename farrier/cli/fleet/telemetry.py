@@ -1,4 +1,5 @@
-"""`farrier dashboard`: prints Grafana dashboards of the metrics of this program. Needs no database."""
+"""`farrier alerts` and `farrier dashboard`: print rules for Prometheus, made from the settings, and Grafana dashboards.
+Both need no database."""
 
 from __future__ import annotations
 
@@ -14,8 +15,27 @@ from farrier.cli.output import printing
 from farrier.cli.settings.connection import with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError
+from farrier.metrics import alerts as rules
 from farrier.metrics import dashboards
 from farrier.metrics.runbooks import Runbooks
+
+
+@with_settings
+def alerts(
+    settings: Config,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Default: standard output.")] = None,
+    as_json: printing.AsJson = False,
+) -> None:
+    """Print alert rules for Prometheus, generated from the limits and periods of the settings."""
+    made = rules.exposition(rules.groups(settings), runbooks=Runbooks.at(settings.metrics.runbooks_url))
+    text = f"{msgspec.json.format(msgspec.json.encode(made), indent=2).decode()}\n" if as_json else rules.yaml(made)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out: cannot write {out}: {error.strerror}") from error
 
 
 @with_settings
