@@ -1,20 +1,19 @@
-"""`farrier import`: registers nodes from a file or a MAAS region, and changes registered nodes, after a preview."""
+"""`farrier import`: registers nodes from a file or a MAAS region, and changes registered nodes, after a preview of the
+changes: for each row, a node to create, a node to change, or nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from farrier.cli.imports import file as import_file
 from farrier.cli.imports import maas as import_maas
-from farrier.cli.imports import plan
-from farrier.cli.imports.file import ImportRow, RowFault
-from farrier.cli.imports.plan import ImportStep
+from farrier.cli.imports.file import BMC, ImportRow, RowFault
 from farrier.cli.intent import answers
 from farrier.cli.node import actions
 from farrier.cli.options import bulk, completed_names
@@ -24,11 +23,17 @@ from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.errors import ExitCode
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import Registration
+from farrier.model.node import detail_changes
+from farrier.model.node.detail_changes import DetailChanges
+from farrier.model.node.details import DEFAULTS
 from farrier.model.node.edges import NODE
 from farrier.model.plural import counted
+from farrier.model.views.nodes import NodeFilter, NodeView
 
 # The largest number of mistakes that are printed; a file in a wrong form may have a mistake in each line.
 _MOST_FAULTS = 20
+# The number of nodes that are read at once.
+_PAGE = 500
 _CHANGING = ("create", "change")
 
 
@@ -61,7 +66,7 @@ async def importing(  # noqa: PLR0913 - one parameter is one option
     rows, faults = _read(file or Path()) if maas is None else await import_maas.rows(session, maas)
     if faults:
         _refuse(source, faults)
-    steps = await plan.plan(session, rows)
+    steps = await _plan(session, rows)
     _preview(steps, as_json=as_json)
     counts = Counter(step.verb for step in steps)
     if dry_run or not any(counts[verb] for verb in _CHANGING):
@@ -124,3 +129,57 @@ async def _submit(session: CommandSession, action: Action, steps: Sequence[Impor
     if nodes:
         how = msgspec.structs.replace(how, key=f"{how.key}-{action}", again="")
         await actions.submit(session, action, nodes, given.__getitem__, how)
+
+
+class ImportStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The change that an import would make for a row. `node` is None if a node is to be created. `details` are the
+    parameters of `set`, and `bmc` those of `set_bmc`; both are empty if nothing changes."""
+
+    row: ImportRow
+    node: NodeView | None
+    details: Mapping[str, Any]
+    bmc: Mapping[str, str]
+
+    @property
+    def verb(self) -> str:
+        if self.node is None:
+            return "create"
+        return "change" if self.details or self.bmc else "unchanged"
+
+    @property
+    def words(self) -> str:
+        """Return the new values, each with the present value if it is known."""
+        return ", ".join(self._word(name, value) for name, value in {**self.details, **self.bmc}.items())
+
+    def _word(self, name: str, value: Any) -> str:
+        if isinstance(value, Mapping):
+            before = getattr(self.node, name, None) or {}
+            return " ".join(f"{name}.{key}={each}" for key, each in value.items() if before.get(key) != each)
+        text = ",".join(value) if isinstance(value, list | tuple) else str(value)
+        before = getattr(self.node, name, None) if name in DEFAULTS else None
+        return f"{name}={before}→{text}" if isinstance(before, str) else f"{name}={text}"
+
+
+async def _plan(session: CommandSession, rows: Sequence[ImportRow]) -> tuple[ImportStep, ...]:
+    """Compare the rows with the registered nodes."""
+    present: dict[str, NodeView] = {}
+    for start in range(0, len(rows), _PAGE):
+        names = tuple(row.name for row in rows[start : start + _PAGE])
+        page = await session.queries.inventory(NodeFilter(names=names), limit=_PAGE)
+        present |= {node.name: node for node in page.rows}
+    return tuple([await _step(session, row, present.get(row.name)) for row in rows])
+
+
+async def _step(session: CommandSession, row: ImportRow, node: NodeView | None) -> ImportStep:
+    given = {parameter: row.bmc[field] for field, parameter in BMC.items() if field in row.bmc}
+    if node is None:
+        return ImportStep(row=row, node=None, details=row.values, bmc=given)
+    if given or "macs" in row.values:  # a line of the inventory has neither of these details
+        detail = (await session.queries.node(str(node.id))).rows[0]
+        now = {"address": detail.bmc_address, "credential": detail.bmc_credential}
+        given = {parameter: value for parameter, value in given.items() if now[parameter] != value}
+        node = detail
+    labels = row.values.get("labels", {})
+    values = {name: value for name, value in row.values.items() if name != "labels"}
+    changed = detail_changes.params(DetailChanges(values=values, labels=labels), node)
+    return ImportStep(row=row, node=node, details=changed, bmc=given)
