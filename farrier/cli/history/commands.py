@@ -13,8 +13,7 @@ import msgspec
 import typer
 
 from farrier.cli import group
-from farrier.cli.history import follow as history_follow
-from farrier.cli.history import options
+from farrier.cli.history import changes
 from farrier.cli.options import arguments
 from farrier.cli.output import printing
 from farrier.cli.output.lists import OutputFormat, formed_as_is
@@ -40,7 +39,7 @@ _After = Annotated[str | None, typer.Option(metavar="KEY", help="Continue after 
 
 @history.command("list")
 @with_database
-@options.narrowed
+@changes.narrowed
 @formed_as_is
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: CommandSession,
@@ -50,25 +49,25 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     kind: _Kind = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of entries. The newest entries are first.")] = 50,
     after: _After = None,
-    follow: options.Follow = False,
+    follow: changes.Follow = False,
 ) -> None:
     """List changes of all resources, the newest first."""
     wanted = _of(wanted, resource, kind)
     if follow and after is not None:
         raise typer.BadParameter("--follow begins with the newest changes; leave out --after, or use history export")
     if follow:
-        await history_follow.show(session, wanted, newest=limit, form=form)
+        await changes.show_followed(session, wanted, newest=limit, form=form)
         return
     key = _key(after)
-    pages = options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
-    following = await options.show(pages, form)
+    pages = changes.walk(session, wanted, Order.NEWEST, after=key, most=limit)
+    following = await changes.show(pages, form)
     if following is not None:
         typer.echo(f"for older entries: --after {following.text}", err=True)
 
 
 @history.command("export")
 @with_database
-@options.narrowed
+@changes.narrowed
 async def export(
     session: CommandSession,
     wanted: HistoryFilter,
@@ -85,8 +84,8 @@ async def export(
     wanted = _of(wanted, resource, kind)
     key = _key(after)
     printed = 0
-    async for page in options.walk(session, wanted, Order.OLDEST, after=key):
-        printing.json_lines(map(options.as_object, page.changes))
+    async for page in changes.walk(session, wanted, Order.OLDEST, after=key):
+        printing.json_lines(map(changes.as_object, page.changes))
         printed += len(page.changes)
         key = page.reached or key
     more = "" if key is None else f"; for later entries: --after {key.text}"

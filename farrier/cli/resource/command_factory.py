@@ -16,8 +16,7 @@ import msgspec
 import typer
 
 from farrier.bulk.run import Reached
-from farrier.cli.history import follow as history_follow
-from farrier.cli.history import options
+from farrier.cli.history import changes
 from farrier.cli.intent import answers
 from farrier.cli.intent.answers import Asking
 from farrier.cli.options import arguments, completed_names
@@ -168,7 +167,7 @@ async def why(
         printing.facts(view.in_words(explained, page.now))
 
 
-@options.narrowed
+@changes.narrowed
 @formed_as_is
 async def history(  # noqa: PLR0913 - one parameter is one option
     session: CommandSession,
@@ -184,7 +183,7 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show all entries, not only the newest.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of entries. The newest entries are shown.")] = 50,
-    follow: options.Follow = False,
+    follow: changes.Follow = False,
 ) -> None:
     """Show the changes of a resource, the oldest first. With --all and without a name, show the changes of all
     resources of the kind."""
@@ -193,10 +192,10 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     which = {"kinds": (kind,)} if name is None else {"resource": (kind, name)}
     wanted = msgspec.structs.replace(wanted, **which)
     if follow:
-        await history_follow.show(session, wanted, newest=limit, form=form)
+        await changes.show_followed(session, wanted, newest=limit, form=form)
         return
-    pages = options.everything(session, wanted) if everything else options.last(session, wanted, limit)
-    await options.show(pages, form)
+    pages = changes.everything(session, wanted) if everything else changes.last(session, wanted, limit)
+    await changes.show(pages, form)
 
 
 async def intent(  # noqa: PLR0913 - one parameter is one option

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier import config
-from farrier.cli.history import follow
+from farrier.cli.history import changes
 from farrier.cli.settings import connection
 from farrier.cli.settings.connection import CommandSession
 from farrier.io.connections.pool import Connection
@@ -38,7 +38,7 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
 
 
 def following(session: CommandSession, wanted: HistoryFilter, *, newest: int = 50) -> AsyncIterator[list[HistoryEntry]]:
-    return follow.follow(session, wanted, newest=newest, period=timedelta(0))  # type: ignore[return-value]
+    return changes.follow(session, wanted, newest=newest, period=timedelta(0))  # type: ignore[return-value]
 
 
 def names(changes: list[HistoryEntry]) -> list[str]:

@@ -1,15 +1,16 @@
-"""Defines, for the history commands, the options that select changes, and the output of changes.
+"""Defines, for the history commands, the options that select changes, and reads and prints changes.
 
 `narrowed` adds these options to those of a command, and passes a `HistoryFilter` as the command's second parameter,
-after the session.
+after the session. With `--follow`, a command prints the newest changes, and then each new change when it is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Concatenate, ParamSpec
 
+import anyio
 import msgspec
 import typer
 
@@ -26,6 +27,11 @@ from farrier.model.views.responses import MOST_ROWS
 P = ParamSpec("P")
 
 _PANEL = "Which changes"
+# The shortest pause between two readings of the history.
+_PERIOD = timedelta(seconds=1)
+# A change has the time of its statement, but becomes visible with its COMMIT. The COMMIT follows within this time,
+# unless a client that registers nodes leaves its transaction open.
+_LATE = timedelta(minutes=1)
 
 Follow = Annotated[
     bool,
@@ -50,7 +56,7 @@ def _cause(change: HistoryEntry) -> str:
     return change.cause if change.requested_by is None else f"{change.cause} by {change.requested_by}"
 
 
-ROWS: RowLayout[HistoryEntry] = RowLayout(
+_ROWS: RowLayout[HistoryEntry] = RowLayout(
     columns=(
         Column("AT", lambda change, _: printing.moment(change.at)),
         Column("NAME", lambda change, _: change.name),
@@ -81,7 +87,7 @@ async def show(pages: AsyncIterator[HistoryPage], form: OutputFormat) -> History
             yield Page(clock.wall(), page.changes)
             following = page.following
 
-    await lists.Printer(ROWS, form).print(rows())
+    await lists.Printer(_ROWS, form).print(rows())
     return following
 
 
@@ -184,3 +190,43 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
         reason=reason,
         at_least=None if at_least is None else arguments.patience("--at-least", at_least),
     )
+
+
+async def show_followed(session: CommandSession, wanted: HistoryFilter, *, newest: int, form: OutputFormat) -> None:
+    """Print the newest changes in the order of their times, and then each later change."""
+    if wanted.until is not None:
+        raise typer.BadParameter("--follow continues until Ctrl-C; omit --until")
+    printer = lists.Printer(_ROWS, form)
+    async for changes in follow(session, wanted, newest=newest, period=_PERIOD):
+        printer.print_more(clock.wall(), changes)
+
+
+async def follow(
+    session: CommandSession, wanted: HistoryFilter, *, newest: int, period: timedelta
+) -> AsyncIterator[Sequence[HistoryEntry]]:
+    """Yield each change once, in the order in which changes become visible. Each reading covers the last minute again,
+    and omits changes that were yielded before."""
+    recent = msgspec.structs.replace(wanted, since=_LATE)
+    known = {change.key for change in await _last(session, recent)}
+    beginning = await _last(session, wanted, newest)
+    known |= {change.key for change in beginning}
+    if beginning:
+        yield beginning
+    while True:
+        began = anyio.current_time()
+        found = [change for change in await _last(session, recent) if change.key not in known]
+        took = anyio.current_time() - began
+        known = _still_recent(known | {change.key for change in found})
+        if found:
+            yield found
+        await anyio.sleep(lists.pause(period, took))
+
+
+async def _last(session: CommandSession, wanted: HistoryFilter, most: int | None = None) -> Sequence[HistoryEntry]:
+    return [change async for page in last(session, wanted, most) for change in page.changes]
+
+
+def _still_recent(known: set[HistoryKey]) -> set[HistoryKey]:
+    """Return the keys that a later reading may return again."""
+    latest = max((key.at for key in known), default=None)
+    return {key for key in known if latest is None or key.at >= latest - _LATE}
