@@ -20,7 +20,7 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.cli.site import preparation, regions
+from farrier.cli.site import regions
 from farrier.config import Config, CredentialsConfig, DatabaseConfig, HttpConfig, MetricsConfig, SitesConfig
 from farrier.daemon import Daemon, Serving
 from farrier.errors import ExitCode
@@ -195,7 +195,7 @@ async def reader(db: pg.Database, tmp_path: Path) -> AsyncIterator[Reader]:
             sites=SitesConfig(directory=str(files.sites)),
             credentials=CredentialsConfig(file_roots=(str(files.secrets),)),
         )
-        await preparation.prepare(config, regions.configured(config))  # as the page about sites says
+        await regions.prepare(config, regions.configured(config))  # as the page about sites says
         serving = await world.enter_async_context(daemon(config))
         url = await world.enter_async_context(served.server(db, config))
         async with db.connect() as conn:

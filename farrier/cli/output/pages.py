@@ -1,5 +1,5 @@
-"""Reads all nodes, or all resources of a kind, that a filter selects, in pages in the order of their names. Reports each
-name on the command line for which there is no resource."""
+"""Reads all nodes, or all resources of a kind, that a filter selects, in pages in the order of their names. Reports
+each name on the command line for which there is no resource."""
 
 from __future__ import annotations
 

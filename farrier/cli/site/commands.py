@@ -1,4 +1,5 @@
-"""`farrier site`: checks site files, shows the settings of sites and the health of their regions, and lifts brakes."""
+"""`farrier site`: checks site files, shows the settings of sites and the health of their regions, and lists and lifts
+brakes."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from farrier.cli.options import arguments
 from farrier.cli.output import lists, printing
 from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.printing import Cell
-from farrier.cli.settings.connection import opened, with_settings
-from farrier.cli.site import brakes, preparation, regions, secret_check
-from farrier.cli.site.preparation import RegionAnswer
+from farrier.cli.settings.connection import CommandSession, opened, with_database, with_settings
+from farrier.cli.site import regions, secret_check
+from farrier.cli.site.regions import RegionAnswer
 from farrier.clock import wall
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
@@ -28,11 +29,14 @@ from farrier.model import duration
 from farrier.model.intents.params import BRAKE_LIFT_MAX
 from farrier.model.maas import region as maas_region
 from farrier.model.plural import counted
+from farrier.model.views.brakes import BrakeView
 from farrier.model.views.nodes import Page, RegionView
 from farrier.model.views.resources import ResourceView, WantedResources
 
+# How many held nodes a line of the brakes names; -o json has more.
+_NAMED = 3
+
 site = group("site")
-site.command("brakes")(brakes.list_)
 
 
 class ListedSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +138,7 @@ def check(
     2: a file is invalid; 1: a secret cannot be read, a region does not respond, or a region cannot clean machines."""
     sites = site_files.load(directory, settings.agents) if directory else regions.configured(settings)
     missing = () if files_only else anyio.run(partial(secret_check.unreadable, settings, sites, of_settings=False))
-    asked = anyio.run(preparation.ask, settings, sites) if ask else ()
+    asked = anyio.run(regions.ask, settings, sites) if ask else ()
     if as_json:
         printing.json({"sites": list(sites), "unreadable": missing, "regions": asked})
     else:
@@ -170,8 +174,8 @@ def prepare(
     unknown = sorted(set(names or ()) - set(sites))
     if unknown:
         raise ConfigError(f"no site {unknown[0]!r}; expected one of {', '.join(sites) or 'none'}")
-    wanted = {name: each for name, each in sites.items() if (name in names if names else preparation.cleans(each))}
-    prepared = anyio.run(preparation.prepare, settings, wanted)
+    wanted = {name: each for name, each in sites.items() if (name in names if names else regions.cleans(each))}
+    prepared = anyio.run(regions.prepare, settings, wanted)
     if as_json:
         printing.json(prepared)
     else:
@@ -181,6 +185,46 @@ def prepare(
         )
     if any(each.error is not None for each in prepared):
         raise typer.Exit(ExitCode.FAILED)
+
+
+@site.command("brakes")
+@with_database
+@formed
+async def list_brakes(session: CommandSession, form: OutputFormat) -> None:
+    """List the brakes that hold nodes in service, and the brakes that operators have lifted."""
+    listed = Listing(
+        columns=_BRAKES,
+        pages=lambda: lists.once(session.queries.brakes),
+        name=lambda brake: brake.site,
+        fields=BrakeView.__struct_fields__,
+        none="no brake holds a node or is lifted",
+    )
+    await lists.show(listed, form)
+
+
+def _held(brake: BrakeView) -> str:
+    more = brake.held - len(brake.nodes[:_NAMED])
+    return ", ".join(brake.nodes[:_NAMED]) + (f" and {more} more" if more else "")
+
+
+def _lifted(brake: BrakeView) -> str:
+    return f"by {brake.lifted_by}: {brake.lift_reason}" if brake.lifted_by else ""
+
+
+_BRAKES: tuple[Column[BrakeView], ...] = (
+    Column("SITE", lambda brake, _: brake.site or "''"),
+    Column("CAUSE", lambda brake, _: brake.source),
+    Column("HOLDS FOR", lambda brake, now: printing.ago(brake.since, now), ages=True),
+    Column("HELD", lambda brake, _: str(brake.held)),
+    Column("LEAVING", lambda brake, _: None if brake.leaving is None else f"{brake.leaving} of {brake.in_service}"),
+    Column("NODES", lambda brake, _: _held(brake)),
+    Column(
+        "LIFT ENDS IN",
+        lambda brake, now: duration.human(brake.lifted_until - now) if brake.lifted_until else None,
+        ages=True,
+    ),
+    Column("LIFTED", lambda brake, _: _lifted(brake)),
+)
 
 
 @site.command("unbrake")
