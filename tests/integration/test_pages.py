@@ -17,8 +17,7 @@ from farrier.model.node.details import LISTED
 from farrier.model.node.stages import STAGES
 from farrier.model.views.nodes import BY_NAME, GROUPS, ORDERS, NodeFilter, SortKey
 from farrier.web.pages import resource as one
-from farrier.web.pages.recent_counts import RecentCounts
-from farrier.web.server.backend import Backend
+from farrier.web.server.backend import Backend, RecentCounts
 from tests.integration.test_web import backend, client_of, closed_site, conn, register, web
 from tests.support import owners, pg
 from tests.support.clock import HandClock

@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry
 from farrier.config.token_file import ApiToken
 from farrier.io.connections.pool import Connection
 from farrier.model import api_token
-from farrier.web.server.access import Access
-from farrier.web.server.attempts import AT_ONCE
+from farrier.web.server.access import AT_ONCE, Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.sessions import LIFETIME
 from farrier.web.server.site import WebApplication

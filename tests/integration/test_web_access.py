@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry
 from farrier.config.token_file import ApiToken
 from farrier.io.connections.pool import Single
 from farrier.model import api_token
-from farrier.web.server.access import Access
-from farrier.web.server.attempts import AT_ONCE, SECONDS_EACH
+from farrier.web.server.access import AT_ONCE, SECONDS_EACH, Access
 from farrier.web.server.site import WebApplication
 from tests.integration.test_web import backend_on
 from tests.support import pg

@@ -56,13 +56,11 @@ class AgentsApp:
         self._probes = probes
         self._agents: Agents | None = None
         self._door: Door | None = None
-        self._keys: Buckets[str] = Buckets(
-            measured, at_once=_KEY_AT_ONCE, seconds_each=_KEY_SECONDS_EACH, most=_MOST_KEYS
-        )
-        self._strangers: Buckets[str] = Buckets(
+        self._keys = Buckets(measured, at_once=_KEY_AT_ONCE, seconds_each=_KEY_SECONDS_EACH, most=_MOST_KEYS)
+        self._strangers = Buckets(
             measured, at_once=_STRANGERS_AT_ONCE, seconds_each=_STRANGERS_SECONDS_EACH, most=_MOST_ADDRESSES
         )
-        self._enrolments: Buckets[str] = Buckets(
+        self._enrolments = Buckets(
             measured, at_once=_ENROLMENTS_AT_ONCE, seconds_each=_ENROLMENTS_SECONDS_EACH, most=_MOST_ADDRESSES
         )
         self._paths, self._patterns = _routes()
@@ -134,7 +132,7 @@ class AgentsApp:
             )
         return found[method]
 
-    def _bucket(self, request: Request, operation: AgentOperation) -> tuple[Buckets[str], str]:
+    def _bucket(self, request: Request, operation: AgentOperation) -> tuple[Buckets, str]:
         """Return the bucket that limits a request. Raises Refused if the bucket is empty."""
         if operation.has_key and (key := key_of(request)) in self._keys:
             bucket, name, what = self._keys, key, "this agent"

@@ -28,8 +28,8 @@ from farrier.model import api_token
 from farrier.model.api_token import Scope
 from farrier.protocols import Clock
 from farrier.web.server import refusals, sessions
-from farrier.web.server.attempts import Attempts
 from farrier.web.server.backend import backend_of
+from farrier.web.server.buckets import Buckets, client_of
 from farrier.web.server.hosts import UNDER_ANY_NAME
 from farrier.web.server.sessions import BrowserSessions
 
@@ -43,6 +43,12 @@ contains a proof that this server made the form, but a request to the API contai
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
 _EXPECTED = "expected the header Authorization: Bearer TOKEN"
 _NONE = "this server has no tokens; set http.tokens_file or http.bearer_token"
+# Failed logins of an address, at once and then every few seconds. A person may mistype a few times. A program with a
+# wrong token adds at most 14,400 lines a day to the log. The limit does not protect a short token from guesses.
+AT_ONCE = 10
+SECONDS_EACH = 6.0
+# This is about 1 MB. If there are more addresses, the oldest are removed.
+_MOST_ADDRESSES = 4096
 _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -76,7 +82,7 @@ class Access:
         self._loopback = loopback
         self._now = now
         clock = clock or clocks.MonotonicClock()
-        self._attempts = Attempts(clock)
+        self._failures = Buckets(clock, at_once=AT_ONCE, seconds_each=SECONDS_EACH, most=_MOST_ADDRESSES)
         self._sessions = BrowserSessions(clock)
 
     def use(self, tokens: Sequence[ApiToken]) -> None:
@@ -140,10 +146,10 @@ class Access:
             return _ADMINISTRATOR
         # Clients may share an address, so only refusals are limited: a token that is accepted never waits.
         address = _address(request)
-        if wait := math.ceil(self._attempts.wait(address)):
+        if wait := math.ceil(self._failures.wait(client_of(address))):
             text = f"too many tokens from {address} were not accepted; try again in {wait} s"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
-        self._attempts.failed(address)
+        self._failures.spend(client_of(address))
         _log.warning("http.token_refused", client=address)
         raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")
 

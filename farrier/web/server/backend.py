@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import msgspec
 from starlette.requests import Request
 
+from farrier.clock import MonotonicClock
 from farrier.errors import DatabaseUnreachable
 from farrier.model.advice.diagnosis import Patience
 from farrier.model.node.limits import Limits
 from farrier.model.views import sweeps
-from farrier.protocols import MonitorCalls, Requests, ServerQueries
-from farrier.web.pages.recent_counts import RecentCounts
+from farrier.model.views.nodes import Counts, NodeFilter
+from farrier.protocols import Clock, MonitorCalls, Requests, ServerQueries
+
+# This is shorter than the interval at which an open page fetches its content again.
+_SECONDS = 5.0
+# The number of filters that are cached, enough for all open pages; each takes a kilobyte.
+_MOST = 100
+
+
+class RecentCounts:
+    """The counts of each filter of the inventory, at most 5 s old: counting reads all nodes, and each open page asks
+    repeatedly."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or MonotonicClock()
+        self._kept: OrderedDict[bytes, tuple[float, Counts]] = OrderedDict()
+
+    async def of(self, queries: ServerQueries, wanted: NodeFilter) -> Counts:
+        """Return the counts of a filter."""
+        key = msgspec.json.encode(wanted)
+        now = self._clock.monotonic()
+        if key in self._kept and now - self._kept[key][0] < _SECONDS:
+            return self._kept[key][1]
+        counts = await queries.counts(wanted)
+        self._kept[key] = (now, counts)
+        self._kept.move_to_end(key)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return counts
 
 
 class Backend(msgspec.Struct, frozen=True):

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import Generic, TypeVar
 
 from farrier.protocols import Clock
-
-N = TypeVar("N", str, bytes)
 
 _NETWORK_OF_A_CLIENT = 64
 
 
-class Buckets(Generic[N]):
+class Buckets:
     """One bucket for each name. A bucket holds `at_once` tokens, and gets a new one every `seconds_each`."""
 
     def __init__(self, clock: Clock, *, at_once: int, seconds_each: float, most: int) -> None:
@@ -25,7 +22,7 @@ class Buckets(Generic[N]):
         self._each = seconds_each
         self._most = most
         # For each name, the time at which its bucket is full again. The name that was used last is at the end.
-        self._full_at: OrderedDict[N, float] = OrderedDict()
+        self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._full_at)
@@ -33,11 +30,11 @@ class Buckets(Generic[N]):
     def __contains__(self, name: object) -> bool:
         return name in self._full_at
 
-    def wait(self, name: N) -> float:
+    def wait(self, name: str) -> float:
         """Return the seconds until the bucket has a token; 0 if it has one now."""
         return max(0.0, self._full_at.get(name, 0.0) - self._clock.monotonic() - self._slack)
 
-    def spend(self, name: N) -> None:
+    def spend(self, name: str) -> None:
         """Take a token from the bucket, even if it has none."""
         self._full_at[name] = max(self._full_at.get(name, 0.0), self._clock.monotonic()) + self._each
         self._full_at.move_to_end(name)

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.loop.runs import Failure
-from farrier.web.server.exposition import Exposition
+from farrier.web.server.probes import Exposition
 from farrier.wiring.vocabulary import vocabulary
 from tests.support.clock import HandClock
 
