@@ -38,19 +38,15 @@ class Overloaded(Exception):
 class _WaitingBeat:
     """A heartbeat that waits for its answer."""
 
-    __slots__ = ("answer", "beat", "done", "error")
+    __slots__ = ("answer", "beat", "done")
 
     def __init__(self, beat: Beat) -> None:
         self.beat = beat
         self.done = anyio.Event()
-        self.answer: BeatAnswer | None = None
-        self.error: Exception | None = None
+        self.answer: BeatAnswer | Exception | None = None
 
     def end(self, answer: BeatAnswer | Exception) -> None:
-        if isinstance(answer, Exception):
-            self.error = answer
-        else:
-            self.answer = answer
+        self.answer = answer
         self.done.set()
 
 
@@ -81,9 +77,9 @@ class Batches:
         self._waiting.append(slot)
         self._some.set()
         await slot.done.wait()
-        if slot.error is not None:
-            raise slot.error
         assert slot.answer is not None, "a slot ends with an answer or an error"
+        if isinstance(slot.answer, Exception):
+            raise slot.answer
         return slot.answer
 
     async def run(self) -> None:

@@ -22,8 +22,8 @@ from farrier.web.agents import bodies
 from farrier.web.agents.batches import Batches
 from farrier.web.api import decoding as reading
 from farrier.web.api import openapi
-from farrier.web.api.operation import B, G, NoParameters, Operation, ResponseType, json
-from farrier.web.server.refusals import MEDIA, Problem, RefusedRequest
+from farrier.web.api.operation import B, G, NoParameters, Operation, ResponseType, json, refusal
+from farrier.web.server.refusals import RefusedRequest
 
 # Levels of arrays and objects in a body. Programs that read stored JSON decode it recursively.
 _DEEPEST = 32
@@ -215,7 +215,7 @@ def _other_machine(reason: str) -> RefusedRequest:
     return RefusedRequest(HTTPStatus.CONFLICT, reason, hint=hint)
 
 
-_TOO_LATE = ResponseType(what="The agent has lost the task, and must stop its work.", body=Problem, media=MEDIA)
+_TOO_LATE = refusal("The agent has lost the task, and must stop its work.")
 _CONFLICT = "Another machine uses the key, or the node is held after the restore of a backup."
 
 OPERATIONS: tuple[AgentOperation, ...] = (
@@ -227,16 +227,10 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         has_key=False,
         answers={
             200: ResponseType(what="The agent is enrolled.", body=bodies.EnrollAnswer),
-            403: ResponseType(
-                what="The token is unknown, used by another agent, revoked or expired.",
-                body=Problem,
-                media=MEDIA,
-            ),
-            409: ResponseType(
-                what="The machine is not the node's, or another node has the key, or the node is held after the "
-                "restore of a backup.",
-                body=Problem,
-                media=MEDIA,
+            403: refusal("The token is unknown, used by another agent, revoked or expired."),
+            409: refusal(
+                "The machine is not the node's, or another node has the key, or the node is held after the "
+                "restore of a backup."
             ),
         },
     ),
@@ -247,7 +241,7 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         body=bodies.HeartbeatBody,
         answers={
             200: ResponseType(what="The heartbeat is recorded.", body=bodies.HeartbeatAnswer),
-            409: ResponseType(what=_CONFLICT, body=Problem, media=MEDIA),
+            409: refusal(_CONFLICT),
         },
     ),
     AgentOperation(
@@ -257,11 +251,7 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         body=bodies.FactsBody,
         answers={
             200: ResponseType(what="The facts are stored.", body=bodies.Succeeded),
-            409: ResponseType(
-                what="The facts are of another machine, or the node is held after the restore of a backup.",
-                body=Problem,
-                media=MEDIA,
-            ),
+            409: refusal("The facts are of another machine, or the node is held after the restore of a backup."),
         },
     ),
     AgentOperation(
@@ -271,7 +261,7 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         body=bodies.ClaimBody,
         answers={
             200: ResponseType(what="The task, or null.", body=bodies.ClaimAnswer),
-            409: ResponseType(what=_CONFLICT, body=Problem, media=MEDIA),
+            409: refusal(_CONFLICT),
         },
     ),
     AgentOperation(

@@ -1,5 +1,5 @@
-"""API operations on the fleet: list tasks, controllers and brakes, show figures, enqueue a resource, lift the brake of
-a site, and lift holds after a restore."""
+"""API operations on the fleet: list tasks, controllers, brakes and what is above a limit, show figures, enqueue a
+resource, lift the brake of a site, and lift holds after a restore."""
 
 from __future__ import annotations
 
@@ -15,16 +15,30 @@ from farrier.model.api_token import Scope
 from farrier.model.intents.params import BRAKE_LIFT_MAX, REASON_MAX
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.loop.restores import Lift
+from farrier.model.node.clocks import StateClock
 from farrier.model.node.edges import NODE
 from farrier.model.node.snapshot import TaskStatus
 from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.nodes import Figures
-from farrier.model.views.responses import Brakes, Enqueued, ForeseenAnswers, Holds, LiftedHolds, Tasks
+from farrier.model.views.resources import LateResource, late_clock
+from farrier.model.views.responses import (
+    MOST_ROWS,
+    Brakes,
+    Breaches,
+    ClockView,
+    Enqueued,
+    ForeseenAnswers,
+    Holds,
+    LateNode,
+    LateOther,
+    LiftedHolds,
+    Tasks,
+)
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType, reads
-from farrier.web.api.parameter_types import Limit, OfNode, OfResource
+from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType, reads, refusal
+from farrier.web.api.parameter_types import Limit, Nodes, OfNode, OfResource, narrowed
 from farrier.web.server.access import requester
-from farrier.web.server.refusals import MEDIA, Problem
+from farrier.web.server.backend import Backend
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +106,26 @@ async def list_brakes(call: ApiRequest[NoParameters, None]) -> Response:
     return operation.json(Brakes(now=page.now, brakes=page.rows))
 
 
+# A longer list would take CPU time, and would not help an operator. Unlike alerts, it includes paused nodes.
+async def list_breaches(call: ApiRequest[Nodes, None]) -> Response:
+    """List nodes and other resources above a limit, those furthest above it first: at most a thousand of each."""
+    backend, chosen = call.backend, call.given.wanted()
+    late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_ROWS)
+    nodes = tuple(LateNode(node=each.node, clocks=tuple(map(ClockView.of, each.clocks))) for each in late.rows)
+    resources = tuple(
+        LateOther(**msgspec.structs.asdict(each), clocks=(ClockView.of(clock),))
+        for each, clock in await late_resources(backend)
+        if chosen.fits_site(each.site)
+    )
+    return operation.json(Breaches(now=late.now, nodes=nodes, more_nodes=late.more, resources=resources))
+
+
+async def late_resources(backend: Backend) -> list[tuple[LateResource, StateClock]]:
+    """Return at most a thousand resources of other kinds, worst first, each with the clock that is above its limit."""
+    found = await backend.queries.late(backend.limits, limit=MOST_ROWS)
+    return [(each, late_clock(each, found.now)) for each in found.rows]
+
+
 async def enqueue_node(call: ApiRequest[OfNode, None]) -> Response:
     """Enqueue a node, so that its handler runs as soon as possible."""
     return await _enqueue(call, NODE, call.given.node)
@@ -148,6 +182,7 @@ async def foresee(call: ApiRequest[NoParameters, Foreseeing]) -> Response:
 _ENQUEUED = {202: ResponseType(what="The resource is enqueued.", body=Enqueued)}
 
 OPERATIONS = [
+    reads("/breaches", list_breaches, "The nodes and other resources above a limit.", Breaches, given=narrowed(Nodes)),
     reads("/controllers", list_controllers, "The controllers.", ShardOwnership),
     reads("/tasks", list_tasks, "Tasks.", Tasks, given=TaskFilter),
     reads("/figures", show_figures, "The figures.", Figures),
@@ -175,7 +210,7 @@ OPERATIONS = [
         body=Foreseeing,
         answers={
             200: ResponseType(what="The answers.", body=ForeseenAnswers),
-            404: ResponseType(what="A resource does not exist.", body=Problem, media=MEDIA),
+            404: refusal("A resource does not exist."),
         },
     ),
     reads("/restore-holds", list_holds, "The held resources.", Holds, given=HoldFilter),
@@ -187,7 +222,7 @@ OPERATIONS = [
         scope=Scope.INTENT,
         answers={
             200: ResponseType(what="The selected resources.", body=LiftedHolds),
-            404: ResponseType(what="A named resource is not held.", body=Problem, media=MEDIA),
+            404: refusal("A named resource is not held."),
         },
     ),
     Operation(
@@ -199,7 +234,7 @@ OPERATIONS = [
         scope=Scope.INTENT,
         answers={
             204: ResponseType(what="The brake is lifted."),
-            409: ResponseType(what="The brake of the site holds no node.", body=Problem, media=MEDIA),
+            409: refusal("The brake of the site holds no node."),
         },
     ),
 ]

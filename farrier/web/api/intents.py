@@ -22,10 +22,10 @@ from farrier.model.node.edges import NODE
 from farrier.model.views.intents import IntentView, WantedIntents
 from farrier.model.views.responses import Intents
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, Operation, ResponseType
+from farrier.web.api.operation import ApiRequest, Operation, ResponseType, refusal
 from farrier.web.api.parameter_types import ApiVersion, Id, Limit, Name, Wait
 from farrier.web.server.access import requester
-from farrier.web.server.refusals import MEDIA, Problem, RefusedRequest
+from farrier.web.server.refusals import RefusedRequest
 
 Key: TypeAlias = Annotated[
     str,
@@ -211,9 +211,7 @@ def not_accepted(intent: IntentView) -> RefusedRequest:
 
 
 _LOCATION = {"Location": "Path of the intent."}
-NOT_ACCEPTED = ResponseType(
-    what="The intent was rejected or superseded. The field `intent` contains it.", body=Problem, media=MEDIA
-)
+NOT_ACCEPTED = refusal("The intent was rejected or superseded. The field `intent` contains it.")
 ANSWERED = {
     200: ResponseType(
         what="The intent is accepted: farrier has begun or completed it.", body=IntentView, headers=_LOCATION

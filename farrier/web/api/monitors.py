@@ -1,5 +1,5 @@
 """API operations for monitors, which state conditions of nodes: single conditions, and Alertmanager's webhook. Lists of
-the monitors and of the reports that were not taken, as API operations and as a page."""
+the monitors and of the reports that were not taken."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Annotated, assert_never
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from farrier import clock
 from farrier.model.api_token import Scope
@@ -22,12 +20,10 @@ from farrier.model.monitors.monitor import Report, ReportAnswer, Verdict
 from farrier.model.node.conditions import Effect
 from farrier.model.views.responses import Monitors, Refusals
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType, reads
+from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType, reads, refusal
 from farrier.web.api.parameter_types import Limit, Name
-from farrier.web.pages import lists, render
 from farrier.web.server.access import requester
-from farrier.web.server.backend import backend_of
-from farrier.web.server.refusals import MEDIA, Problem, RefusedRequest
+from farrier.web.server.refusals import RefusedRequest
 
 # Five thousand alerts, which is the most that the database takes at once, have about 4 MB.
 _LARGEST_GROUP = 8 * 1024 * 1024
@@ -137,22 +133,10 @@ _HINTS: Mapping[Verdict, str] = {
 }
 
 
-async def page(request: Request) -> Response:
-    """GET /monitors: the monitors, and the reports that were not taken."""
-    queries = backend_of(request).queries
-    found, refused = await queries.monitors(), await queries.refusals(limit=100)
-    values = {"at": "monitors", "every": lists.LIVE_SECONDS, "monitors": found.rows, "refusals": refused.rows}
-    return render.page(request, "monitors.html", {**values, "now": found.now})
-
-
-def _refusal(what: str) -> ResponseType:
-    return ResponseType(what=what, body=Problem, media=MEDIA)
-
-
 _ONE: Mapping[int, ResponseType] = {
     200: ResponseType(what="The condition was recorded.", body=ReportAnswer),
-    403: _refusal("The token does not have the scope, or the monitor may not state this condition."),
-    404: _refusal("The node does not exist."),
+    403: refusal("The token does not have the scope, or the monitor may not state this condition."),
+    404: refusal("The node does not exist."),
 }
 
 OPERATIONS = [
@@ -163,7 +147,7 @@ OPERATIONS = [
         given=OfCondition,
         body=Stated,
         scope=Scope.CONDITIONS,
-        answers={**_ONE, 409: _refusal("The node has too many conditions of the monitor, and none is a note.")},
+        answers={**_ONE, 409: refusal("The node has too many conditions of the monitor, and none is a note.")},
     ),
     Operation(
         path="/nodes/{node}/conditions",
@@ -182,12 +166,10 @@ OPERATIONS = [
         scope=Scope.CONDITIONS,
         answers={
             200: ResponseType(what="What became of the alerts.", body=Taken),
-            400: _refusal("Some alerts of the group are missing, or the payload is not version 4."),
-            403: _refusal("The token does not have the scope, or no monitor has its name."),
+            400: refusal("Some alerts of the group are missing, or the payload is not version 4."),
+            403: refusal("The token does not have the scope, or no monitor has its name."),
         },
     ),
     reads("/monitors", list_monitors, "The monitors.", Monitors),
     reads("/monitors/refusals", list_refusals, "The reports.", Refusals, given=RefusalFilter),
 ]
-
-ROUTES = [Route("/monitors", page)]

@@ -36,10 +36,10 @@ from farrier.model.views.responses import (
     ShownNode,
 )
 from farrier.web.api import intents, operation
-from farrier.web.api.operation import ApiRequest, Operation, ResponseType, reads
+from farrier.web.api.operation import ApiRequest, Operation, ResponseType, reads, refusal
 from farrier.web.api.parameter_types import ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
 from farrier.web.server.access import requester
-from farrier.web.server.refusals import MEDIA, Problem, RefusedRequest
+from farrier.web.server.refusals import RefusedRequest
 
 # This is enough for a thousand registrations of half a kilobyte each, with labels.
 _LARGEST_REGISTRATION = 2 * 1024 * 1024
@@ -287,7 +287,7 @@ OPERATIONS = [
             200: _SHOWN,
             202: intents.ANSWERED[202],
             409: intents.NOT_ACCEPTED,
-            412: ResponseType(what="The node does not have the version of `If-Match`.", body=Problem, media=MEDIA),
+            412: refusal("The node does not have the version of `If-Match`."),
         },
     ),
     Operation(

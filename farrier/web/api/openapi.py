@@ -12,8 +12,8 @@ import msgspec
 import farrier
 from farrier.web.api import decoding
 from farrier.web.api.faults import parts
-from farrier.web.api.operation import JSON, Operation, ResponseType
-from farrier.web.server.refusals import MEDIA, Problem
+from farrier.web.api.operation import JSON, Operation, ResponseType, refusal
+from farrier.web.server.refusals import Problem
 
 Json = dict[str, Any]
 
@@ -118,8 +118,8 @@ class _Document:
         found = {str(status): self._response(answer) for status, answer in each.answers.items()}
         for status, what in self._refusals.items():
             if str(status) not in found and _may_refuse(each, status):
-                found[str(status)] = self._response(ResponseType(what=what, body=Problem, media=MEDIA))
-        return found | {"default": self._response(ResponseType(what="Any other error.", body=Problem, media=MEDIA))}
+                found[str(status)] = self._response(refusal(what))
+        return found | {"default": self._response(refusal("Any other error."))}
 
     def _response(self, answer: ResponseType) -> Json:
         found: Json = {"description": answer.what}

@@ -20,6 +20,7 @@ from farrier.model.api_token import Scope
 from farrier.web.api import decoding as reading
 from farrier.web.server.access import authorize
 from farrier.web.server.backend import Backend, backend_of
+from farrier.web.server.refusals import MEDIA, Problem
 
 G = TypeVar("G", bound=msgspec.Struct)
 B = TypeVar("B")
@@ -88,6 +89,11 @@ def reads(
 ) -> Operation:
     """Return an operation that only reads, and has one response besides refusals."""
     return Operation(path=path, respond=respond, given=given, answers={200: ResponseType(what=what, body=body)})
+
+
+def refusal(what: str) -> ResponseType:
+    """Return the response with an error that has this meaning."""
+    return ResponseType(what=what, body=Problem, media=MEDIA)
 
 
 def routes(operations: Iterable[Operation]) -> list[Route]:

@@ -34,7 +34,6 @@ from farrier.model.views.responses import (
 from farrier.web.api import operation
 from farrier.web.api.operation import ApiRequest, reads
 from farrier.web.api.parameter_types import Limit, Name, OtherKind
-from farrier.web.pages.parameters import key_of, parse_after
 from farrier.web.server.refusals import RefusedRequest
 
 
@@ -71,6 +70,21 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 class KindFilter(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[str | None, Meta(description="Return only this kind.")] = None
     counted: Annotated[bool, Meta(description="Count the resources in each state.")] = True
+
+
+def parse_after(given: str | None) -> tuple[str, int]:
+    """Parse a key that `key_of` made. The page begins after the resource with this key. Raises Refused."""
+    if given is None:
+        return "", 0
+    name, _, id_ = given.rpartition(":")
+    if not (id_.isascii() and id_.isdecimal() and len(id_) <= len(str(2**63 - 1)) - 1):
+        raise RefusedRequest(HTTPStatus.BAD_REQUEST, f"after must be the `next` of an earlier response, not {given!r}")
+    return name, int(id_)
+
+
+def key_of(last: ResourceView) -> str:
+    """Return the value of `after` for the next page."""
+    return f"{last.name}:{last.id}"
 
 
 async def list_kinds(call: ApiRequest[KindFilter, None]) -> Response:

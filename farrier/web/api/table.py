@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.web.api import breaches, decoding, fleet, history, intents, monitors, nodes, openapi, operation, resources
+from farrier.web.api import decoding, fleet, history, intents, monitors, nodes, openapi, operation, resources
 
 # If a path with a parameter also matches other paths, it is after them in the table.
 OPERATIONS = (
@@ -20,7 +20,6 @@ OPERATIONS = (
     *intents.OPERATIONS,
     *history.OPERATIONS,
     *resources.OPERATIONS,
-    *breaches.OPERATIONS,
     *fleet.OPERATIONS,
     *monitors.OPERATIONS,
 )

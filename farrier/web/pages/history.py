@@ -11,8 +11,7 @@ from farrier.model.node.edges import NODE
 from farrier.web.api import decoding as reading
 from farrier.web.api.history import OfAll
 from farrier.web.pages import render
-from farrier.web.pages.address import Address
-from farrier.web.pages.parameters import without_blanks
+from farrier.web.pages.query import Address, without_blanks
 from farrier.web.server.backend import backend_of
 
 _ROWS = 100

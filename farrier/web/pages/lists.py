@@ -24,12 +24,11 @@ from farrier.model.node.status import NodeStatus
 from farrier.model.views.nodes import BY_NAME, GROUPS, ORDERS, NodeFilter, NodeView, Page, SortKey
 from farrier.model.views.resources import KindView, clocks_of
 from farrier.web.api import decoding as reading
-from farrier.web.api.breaches import late_resources
+from farrier.web.api.fleet import late_resources
 from farrier.web.api.parameter_types import Nodes, narrowed
-from farrier.web.api.resources import ResourceQuery as ResourcePage
+from farrier.web.api.resources import ResourceQuery, key_of, parse_after
 from farrier.web.pages import actions, render
-from farrier.web.pages.address import Address
-from farrier.web.pages.parameters import key_of, parse_after, searched, without_blanks
+from farrier.web.pages.query import Address, searched, without_blanks
 from farrier.web.pages.runs import runs_of
 from farrier.web.server.backend import Backend, backend_of
 
@@ -155,7 +154,7 @@ async def resources(request: Request) -> Response:
     """GET /resources/{kind}?q=…&state=…&site=…&ended=1&after=…: the resources, by name. Resources that have ended are
     included only with `ended`."""
     backend, given, kind = backend_of(request), request.query_params, request.path_params["kind"]
-    filter_ = reading.parameters(request, ResourcePage, reading.fields(ResourcePage, "/resources/{kind}"))
+    filter_ = reading.parameters(request, ResourceQuery, reading.fields(ResourceQuery, "/resources/{kind}"))
     names, _ = searched(request)
     chosen = replace(filter_, name=(*names, *filter_.name)).wanted()
     found = await backend.queries.resources(chosen, after=parse_after(filter_.after), limit=_ROWS)

@@ -1,10 +1,5 @@
-"""The pages for operators: their paths, the kinds and the controllers.
-
-`lists` has the inventory and the resources of a kind, `one` has the page of one resource, `past` has the page of
-history, `acting` has the pages that submit an intent, `many` those that submit an action for many nodes, and
-`login` has the login page. The server renders all pages, and
-they need no script; `live.js` updates an open page.
-"""
+"""The pages for operators: their paths, and the pages of kinds, controllers and monitors. The server renders all pages,
+and they need no script; `live.js` updates an open page."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model.node.edges import NODE
-from farrier.web.api import monitors
 from farrier.web.pages import actions, brakes, bulk, history, lists, login, render, resource
 from farrier.web.server.backend import backend_of
 
@@ -35,6 +29,14 @@ async def controllers(request: Request) -> Response:
         "may_lift": await actions.client_of(request) is not None,
     }
     return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, **values})
+
+
+async def monitors(request: Request) -> Response:
+    """GET /monitors: the monitors, and the reports that were not taken."""
+    queries = backend_of(request).queries
+    found, refused = await queries.monitors(), await queries.refusals(limit=100)
+    values = {"at": "monitors", "every": lists.LIVE_SECONDS, "monitors": found.rows, "refusals": refused.rows}
+    return render.page(request, "monitors.html", {**values, "now": found.now})
 
 
 async def style(_request: Request) -> Response:
@@ -59,7 +61,7 @@ ROUTES = [
     *brakes.ROUTES,
     *login.ROUTES,
     Route("/controllers", controllers),
-    *monitors.ROUTES,
+    Route("/monitors", monitors),
     Route("/history", history.history),
     Route("/style.css", style),
     Route("/live.js", live),

@@ -2,7 +2,7 @@
 
 The server creates the application before the database is available, so the metrics and health endpoints respond from
 the start. `open` adds the database; until then, endpoints that need the database respond with 503. Errors of the API
-are JSON `{error, hint}`; other errors are pages.
+are problem details; other errors are pages.
 """
 
 from __future__ import annotations

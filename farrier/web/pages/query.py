@@ -1,10 +1,17 @@
-"""Makes the links from a list to the same list with another filter, another order or another page."""
+"""The query string of a page for operators: its search, and links from a list to the same list with another filter,
+another order or another page. A page ignores unknown parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
+from http import HTTPStatus
 from urllib.parse import urlencode
 
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from farrier.model.intents.selection import is_glob, is_id
 from farrier.model.views.nodes import Group
 
 PAGE = "after"
@@ -55,3 +62,30 @@ class Address:
 
 def _link(pairs: Iterable[tuple[str, str]]) -> str:
     return f"?{urlencode(list(pairs))}"
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def without_blanks(endpoint: Endpoint) -> Endpoint:
+    """Wrap a page with a form. Browsers also send the empty fields of the form; in this case, the page redirects to its
+    URL without these fields."""
+
+    @wraps(endpoint)
+    async def tidied(request: Request) -> Response:
+        given = request.query_params.multi_items()
+        kept = [(name, value) for name, value in given if value.strip()]
+        if kept == given:
+            return await endpoint(request)
+        return RedirectResponse(f"?{urlencode(kept)}", HTTPStatus.SEE_OTHER)
+
+    return tidied
+
+
+def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names and the tests of labels of a search such as `?q=gpu-1* pool=a`. A word without a wildcard
+    matches a part of a name."""
+    words = request.query_params.get("q", "").split()
+    tests = tuple(word for word in words if "=" in word or word.startswith("!"))
+    names = (word for word in words if word not in tests)
+    return tuple(name if is_glob(name) or is_id(name) else f"*{name}*" for name in names), tests
