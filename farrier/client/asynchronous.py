@@ -23,7 +23,7 @@ from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.intents import IntentView
 from farrier.model.views.nodes import NodeDetail, NodeView
 from farrier.model.views.resources import KindView, ResourceView
-from farrier.model.views.responses import Change
+from farrier.model.views.responses import Change, Kinds
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class AsyncFarrier:
 
     async def kinds(self) -> Sequence[KindView]:
         """Return all kinds with their states and actions."""
-        return (await self.call(calls.kinds())).kinds
+        return (await self.call(ApiCall(path="/resources", type=Kinds))).kinds
 
     async def resources(self, kind: str, **filters: Filter) -> AsyncGenerator[ResourceView, None]:
         """Yield all resources of a kind that fit the filters `state`, `site` and `ended`."""
@@ -144,7 +144,7 @@ class AsyncFarrier:
 
     async def controllers(self) -> ShardOwnership:
         """Return the controllers, and the shards without a controller."""
-        return await self.call(calls.controllers())
+        return await self.call(ApiCall(path="/controllers", type=ShardOwnership))
 
     # --- changes
 

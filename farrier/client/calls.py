@@ -1,5 +1,4 @@
-"""Describes the requests of the API as data: path, parameters, body, and type of the response. Both clients send
-them."""
+"""Describes the requests of the API as data: path, parameters, body, and type of the response."""
 
 from __future__ import annotations
 
@@ -17,13 +16,11 @@ from farrier.model.intents.requests import IntentRequest
 from farrier.model.monitors.monitor import Report, ReportAnswer
 from farrier.model.node.details import Details
 from farrier.model.node.edges import NODE
-from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.intents import IntentView
 from farrier.model.views.responses import (
     LONGEST_WAIT_SECONDS,
     MOST_ROWS,
     Intents,
-    Kinds,
     NodeList,
     RegisteredNodes,
     ResourceList,
@@ -175,11 +172,6 @@ def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit:
     )
 
 
-def kinds() -> ApiCall[Kinds]:
-    """Return the request that lists all kinds."""
-    return ApiCall(path="/resources", type=Kinds)
-
-
 def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> ApiCall[ResourceList]:
     """Return the request that reads a page of resources of a kind other than node. `filters` are parameters of the API:
     state, site, ended."""
@@ -201,11 +193,6 @@ def resource_path(kind: str, name: str) -> str:
 def _refuse_nodes(kind: str) -> None:
     if kind == NODE:
         raise MalformedRequest("nodes have more data than resources of other kinds; read them with nodes() and node()")
-
-
-def controllers() -> ApiCall[ShardOwnership]:
-    """Return the request that lists the controllers and their shards."""
-    return ApiCall(path="/controllers", type=ShardOwnership)
 
 
 def _intents(kind: str) -> str:

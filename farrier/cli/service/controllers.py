@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import msgspec
 from rich.text import Text
@@ -72,36 +73,25 @@ async def controllers(session: CommandSession, form: OutputFormat) -> None:
 
 def _parts(found: ShardOwnership) -> Iterator[OwnedPart]:
     for controller in found.controllers:
-        part = _of(controller, found.now)
+        part = _of(controller, "controller", controller.life(found.now))
         yield from (_with(part, share) for share in controller.shares)
         if not controller.shares:
             yield part
     yield from (_with(OwnedPart(), share) for share in found.unowned)
-    yield from (_door(door, found.now) for door in found.doors)
+    for door in found.doors:
+        part = _of(door, f"door of {door.kind}", door.state(found.now))
+        yield msgspec.structs.replace(part, reached_at=door.reached_at)
 
 
-def _of(controller: ControllerView, now: datetime) -> OwnedPart:
+def _of(process: ControllerView | DoorView, role: str, state: StrEnum) -> OwnedPart:
     return OwnedPart(
-        name=controller.name,
-        role="controller",
-        id=str(controller.id),
-        state=controller.life(now).value,
-        release=controller.release,
-        started_at=controller.started_at,
-        renewed_at=controller.renewed_at,
-    )
-
-
-def _door(door: DoorView, now: datetime) -> OwnedPart:
-    return OwnedPart(
-        name=door.name,
-        role=f"door of {door.kind}",
-        id=str(door.id),
-        state=door.state(now).value,
-        release=door.release,
-        started_at=door.started_at,
-        renewed_at=door.renewed_at,
-        reached_at=door.reached_at,
+        name=process.name,
+        role=role,
+        id=str(process.id),
+        state=state.value,
+        release=process.release,
+        started_at=process.started_at,
+        renewed_at=process.renewed_at,
     )
 
 
