@@ -347,16 +347,6 @@ async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
     assert "No resource matches." in (await web.get("/resources/maas_region?q=lon")).text
 
 
-async def test_an_unknown_kind_is_not_found_on_pages_and_in_the_api(web: httpx.AsyncClient) -> None:
-    for path in (
-        "/resources/nokind",
-        "/resources/nokind/lan",
-        "/api/v1/resources/nokind",
-        "/api/v1/resources/nokind/lan",
-    ):
-        assert (await web.get(path)).status_code == 404, path
-
-
 async def test_a_misspelt_state_is_refused_on_the_page_and_in_the_api(web: httpx.AsyncClient) -> None:
     for path in ("/resources/network_segment", "/api/v1/resources/network_segment"):
         refused = await web.get(path, params={"state": "redy"})
@@ -378,13 +368,6 @@ async def test_a_filter_by_status_hides_late_resources_that_are_no_nodes(
     for given, is_shown in (("", True), ("site=ams", True), ("status=active", False), ("failed=1", False)):
         page = (await web.get(f"/?{given}")).text
         assert ("maas_region ams</a> by" in page) is is_shown, given
-
-
-async def test_a_misspelt_state_of_a_node_is_refused_instead_of_matching_no_node(web: httpx.AsyncClient) -> None:
-    for given, known in (("status=activ", "active"), ("management=eror", "error")):
-        refused = await web.get(f"/?{given}")
-        assert refused.status_code == 400, given
-        assert f" {known}, " in refused.text
 
 
 async def test_nodes_is_a_path_of_the_inventory_and_an_unknown_path_refers_to_the_pages(

@@ -1,4 +1,4 @@
-"""The HTTP API besides nodes and intents: tasks, figures, tokens for agents, enqueueing, and lifting a brake."""
+"""The HTTP API besides nodes and intents: tasks, figures, limits, tokens for agents, enqueueing, and lifting a brake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from farrier.io.connections.pool import Connection
 from farrier.model.node.snapshot import TaskType
-from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
+from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, register, web
 from tests.support import pg
 from tests.support.site import opened
 
@@ -76,3 +76,22 @@ async def test_holds_after_a_restore_are_listed_and_lifted(web: httpx.AsyncClien
     assert [each["choice"] for each in held] == ["end", None]
     unknown = await web.post("/api/v1/restore-holds/lift", json={**one, "then": "undo"}, headers=WITH_TOKEN)
     assert unknown.status_code == 400
+
+
+async def test_the_worst_thousand_nodes_are_listed_with_the_number_of_the_others(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(
+            """
+            INSERT INTO farrier.nodes (name, status, management, status_entered_at)
+            SELECT 'gpu-' || n, 'offline', 'unmanaged', farrier.now() - interval '1 h' - n * interval '1 min'
+              FROM generate_series(1, 1003) n
+            """
+        )
+    async with db.pool(size=1) as connections, client_of(open_site(backend_on(connections, db.dsn))) as web:
+        told = (await web.get("/api/v1/breaches")).json()
+        page = (await web.get("/")).text
+    assert told["more_nodes"] == 3
+    assert "gpu-1003" in page
+    assert "983 more" in page
+    assert [late["node"]["name"] for late in told["nodes"]] == [f"gpu-{n}" for n in range(1003, 3, -1)]

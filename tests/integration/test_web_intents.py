@@ -72,6 +72,7 @@ async def test_a_superseded_intent_has_its_own_problem_type(web: httpx.AsyncClie
     again = await post(web, "intents", MANAGE | {"idempotency_key": "k"})
     assert (first.status_code, again.status_code) == (202, 409)
     assert again.json()["type"] == "urn:farrier:intent-superseded"
+    assert again.json()["intent"]["id"] == first.json()["id"], "the same key is the same intent"
 
 
 async def test_an_intent_is_read_by_its_id_with_its_parameters(web: httpx.AsyncClient, conn: Any) -> None:
