@@ -1,4 +1,4 @@
-"""The HTTP API besides nodes and intents: tasks, figures, limits, tokens for agents, enqueueing, and lifting a brake."""
+"""The HTTP API besides nodes and intents: tasks, figures, limits, bootstrap tokens, enqueueing, and lifts of brakes."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -121,13 +122,6 @@ async def test_all_of_a_history_is_the_same_and_includes_a_change_made_just_now(
             assert len({change["key"] for change in here}) == len(here)
 
 
-async def test_an_unknown_kind_is_refused_as_with_the_database(farrier: Prompt, remote: Prompt) -> None:
-    words = ("resource", "intent", "nope", "x", "delete", "--wait", "--until", "gone")
-    here, there = [await ask(*words, ends=ExitCode.USAGE) for ask in (farrier, remote)]
-    assert "unknown kind 'nope'" in here.err
-    assert there.err == here.err
-
-
 @pytest.mark.usefixtures("site")
 async def test_nodes_are_registered_and_intents_submitted_over_http(remote: Prompt) -> None:
     assert (await remote("node", "add", "gpu-2", "--site", "ams", "--json")).json["name"] == "gpu-2"
@@ -220,25 +214,24 @@ async def test_a_command_that_needs_the_database_is_refused_with_the_option_dsn(
     assert refused.err == "farrier: this command needs a connection to the database; use --dsn instead of --api\n"
 
 
-async def test_tasks_of_an_empty_name_are_refused_as_with_the_database(farrier: Prompt, remote: Prompt) -> None:
-    here, there = [await ask("task", "list", "", ends=ExitCode.REFUSED) for ask in (farrier, remote)]
-    assert here == there
-
-
-async def test_a_filter_that_no_change_can_match_is_refused_as_with_the_database(
-    farrier: Prompt, remote: Prompt
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        ("resource intent nope x delete --wait --until gone", ExitCode.USAGE),
+        ("task list ''", ExitCode.REFUSED),
+        ("history list --to activ", ExitCode.USAGE),
+    ],
+)
+async def test_a_command_is_refused_as_with_the_database(
+    farrier: Prompt, remote: Prompt, words: str, ends: ExitCode
 ) -> None:
-    here, there = [await ask("history", "list", "--to", "activ", ends=ExitCode.USAGE) for ask in (farrier, remote)]
+    here, there = [await ask(*shlex.split(words), ends=ends) for ask in (farrier, remote)]
     assert here == there
 
 
 async def test_an_answer_in_the_first_response_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
-    first = await remote(
-        "intent", "submit", "gpu-1", "manage", "--idempotency-key", "k", "--wait", ends=ExitCode.REFUSED
-    )
-    again = await remote(
-        "intent", "submit", "gpu-1", "manage", "--idempotency-key", "k", "--wait", ends=ExitCode.REFUSED
-    )
+    words = ("intent", "submit", "gpu-1", "manage", "--idempotency-key", "k", "--wait")
+    first, again = [await remote(*words, ends=ExitCode.REFUSED) for _ in range(2)]
     assert again.err == first.err
 
 

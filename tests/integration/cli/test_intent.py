@@ -17,6 +17,7 @@ from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
 from tests.support import again, pg
 
+DRAIN = ("intent", "submit", "gpu-1", "drain")
 ANSWER = """
     WITH answered AS (
         UPDATE farrier.intents SET status = $1, reason = $2, answered_at = farrier.now()
@@ -64,20 +65,8 @@ async def controller(db: pg.Database, status: str, reason: str | None = None, *a
 
 
 async def test_an_intent_is_inserted_with_its_typed_parameters(gpu: Prompt, db: pg.Database) -> None:
-    said = await gpu(
-        *(
-            "intent",
-            "submit",
-            "gpu-1",
-            "remove",
-            "force=true",
-            "remove_maas=false",
-            "reason=a=b c",
-            "--requested-by",
-            "me",
-            "--json",
-        )
-    )
+    params = ("force=true", "remove_maas=false", "reason=a=b c")
+    said = await gpu("intent", "submit", "gpu-1", "remove", *params, "--requested-by", "me", "--json")
     (intent,) = await asked(db)
     assert said.json == {"intent": intent["id"], "status": "pending"}
     assert intent["params"] == '{"force": true, "reason": "a=b c", "remove_maas": false}'
@@ -102,15 +91,10 @@ async def test_a_text_parameter_with_the_value_true_stays_a_text(gpu: Prompt, db
 async def test_the_same_key_returns_the_same_intent_and_other_content_under_it_is_refused(
     gpu: Prompt, db: pg.Database
 ) -> None:
-    first = (
-        await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--idempotency-key", "k", "--json")
-    ).json
-    assert (
-        await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--idempotency-key", "k", "--json")
-    ).json == first
-    refused = await gpu(
-        "intent", "submit", "gpu-1", "quarantine", "reason=fire", "--idempotency-key", "k", ends=ExitCode.USAGE
-    )
+    words = ("intent", "submit", "gpu-1", "quarantine", "--idempotency-key", "k")
+    first = (await gpu(*words, "reason=smoke", "--json")).json
+    assert (await gpu(*words, "reason=smoke", "--json")).json == first
+    refused = await gpu(*words, "reason=fire", ends=ExitCode.USAGE)
     assert f"belongs to intent {first['intent']}" in refused.err
     assert len(await asked(db)) == 1
 
@@ -119,6 +103,7 @@ async def test_the_same_key_returns_the_same_intent_and_other_content_under_it_i
     ("words", "code", "text"),
     [
         (["gpu-1", "explode"], ExitCode.USAGE, "unknown action 'explode'"),
+        (["gpu-1", "explode"], ExitCode.USAGE, "hint: Known: adopt,"),
         (["gpu-1", "drain", "force=perhaps"], ExitCode.USAGE, "force must be true or false"),
         (["gpu-1", "quarantine"], ExitCode.USAGE, "parameter reason is missing"),
         (["gpu-1", "drain", "now"], ExitCode.USAGE, "expected KEY=VALUE"),
@@ -138,19 +123,15 @@ async def test_a_malformed_intent_is_a_usage_error_and_a_refused_one_has_its_own
     assert await asked(db) == []
 
 
-async def test_the_unknown_action_s_hint_lists_the_known_ones(gpu: Prompt) -> None:
-    assert "hint: Known: adopt," in (await gpu("intent", "submit", "gpu-1", "explode", ends=ExitCode.USAGE)).err
-
-
 async def test_an_accepted_intent_ends_with_0_and_the_reason_of_its_answer(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", "the drain begins"):
-        said = await gpu("intent", "submit", "gpu-1", "drain", "--wait")
+        said = await gpu(*DRAIN, "--wait")
     assert "accepted: the drain begins" in said.out
 
 
 async def test_the_answer_is_printed_as_json(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
-        said = (await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--json")).json
+        said = (await gpu(*DRAIN, "--wait", "--json")).json
     assert (said["status"], said["reason"]) == ("accepted", None)
     assert said["answered_at"].startswith("20")
 
@@ -160,7 +141,7 @@ async def test_an_intent_that_was_not_accepted_ends_with_3_and_the_reason(
     gpu: Prompt, db: pg.Database, status: str
 ) -> None:
     async with controller(db, status, "is accepted in status active"):
-        refused = await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--json", ends=ExitCode.REFUSED)
+        refused = await gpu(*DRAIN, "--wait", "--json", ends=ExitCode.REFUSED)
     assert f"was {status}: is accepted in status active" in refused.err
     assert refused.json["status"] == status
 
@@ -168,30 +149,26 @@ async def test_an_intent_that_was_not_accepted_ends_with_3_and_the_reason(
 async def test_an_intent_stays_pending_when_the_command_stops_waiting_for_its_answer(
     gpu: Prompt, db: pg.Database
 ) -> None:
-    late = await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    late = await gpu(*DRAIN, "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "not answered within 1s" in late.err
     assert [intent["status"] for intent in await asked(db)] == ["pending"]
 
 
 async def test_until_ends_once_the_node_is_in_the_status(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'draining'"):
-        said = await gpu("intent", "submit", "gpu-1", "drain", "--until", "draining")
+        said = await gpu(*DRAIN, "--until", "draining")
     assert said.out.splitlines()[-1] == "gpu-1 is draining"
 
 
 async def test_until_does_not_wait_for_a_node_that_is_deleted(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'deleted'"):
-        said = await gpu(
-            "intent", "submit", "gpu-1", "drain", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED
-        )
+        said = await gpu(*DRAIN, "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
     assert "gpu-1 is deleted, so it cannot become retired" in said.err
 
 
 async def test_until_gives_up_and_reports_the_status_of_the_node(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
-        late = await gpu(
-            "intent", "submit", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED
-        )
+        late = await gpu(*DRAIN, "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED)
     assert "is enrolling, not retired, after 2s" in late.err
 
 
@@ -205,7 +182,7 @@ async def test_an_answer_is_noticed_even_without_a_notification(gpu: Prompt, db:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer)
-        await gpu("intent", "submit", "gpu-1", "drain", "--wait")
+        await gpu(*DRAIN, "--wait")
 
 
 async def test_an_enqueued_node_has_a_wake(gpu: Prompt, db: pg.Database) -> None:

@@ -130,20 +130,6 @@ async def test_breaches_name_each_clock_and_its_time_above_the_limit(farrier: Pr
     assert (await farrier("sla", "breaches", "-o", "name")).out == "a\n"
 
 
-async def test_a_configured_limit_counts_and_not_the_default(
-    farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    await farrier("node", "add", "a")
-    await force(db, OFFLINE, "a")
-    await db.advance(timedelta(minutes=31))
-    file = tmp_path_factory.mktemp("config") / "farrier.toml"
-    file.write_text('[sla]\nstatus.offline = "1h"\n')
-    assert (await farrier("sla", "breaches", "--json", "--config", file)).json == []
-    limits = (await farrier("sla", "list", "--json", "--config", file)).json
-    (offline,) = [limit for limit in limits if limit["key"] == "status.offline"]
-    assert (offline["limit"], offline["changed"]) == (3600, True)
-
-
 async def test_why_reports_what_the_node_waits_for_since_when_and_an_advice(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     async with db.connect() as conn:
@@ -290,20 +276,6 @@ async def test_a_limit_of_one_site_applies_to_this_site_and_is_listed_last(
         "note": "",
     }
     assert "site north" in (await farrier("sla", "list", "--config", file)).out
-
-
-async def test_a_region_above_its_limit_is_among_the_breaches(farrier: Prompt, db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute(
-            """
-            INSERT INTO farrier.maas_regions (name, site, url, state, state_entered_at)
-            VALUES ('north', 'north', 'http://maas', 'starting', farrier.now() - interval '6 min')
-            """
-        )
-    (breach,) = (await farrier("sla", "breaches", "--json")).json
-    assert (breach["kind"], breach["name"]) == ("maas_region", "north")
-    assert (breach["state"], breach["limit"]) == ("starting", 300)
-    assert "maas_region/north" in (await farrier("sla", "breaches")).out
 
 
 async def test_a_node_is_shown_with_the_recommended_next_action(farrier: Prompt, db: pg.Database) -> None:

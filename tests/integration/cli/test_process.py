@@ -55,14 +55,6 @@ async def test_exit_codes_of_the_process(words: tuple[str, ...], code: int) -> N
     assert (await process(*words)).returncode == code
 
 
-async def test_a_refusal_is_a_line_and_no_traceback(db: pg.Database) -> None:
-    done = await process("node", "why", "gpu-9", dsn=db.dsn)
-    assert done.returncode == 3
-    assert done.stderr.splitlines()[0] == "farrier: no node is named 'gpu-9'"
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
 async def test_no_value_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> None:
     name, site = "n" * 200, "s" * 63
     await farrier("node", "add", name, "--site", site)

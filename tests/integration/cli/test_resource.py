@@ -29,6 +29,15 @@ async def yard(db: pg.Database) -> AsyncIterator[Yard]:
         yield opened
 
 
+@pytest.fixture
+async def three(yard: Yard) -> Yard:
+    """A yard with three crates."""
+    for name in ("c-1", "c-2", "d-1"):
+        await yard.create(name)
+    return yard
+
+
+DELETIONS = "SELECT count(*) FROM farrier.resource_intents WHERE action = 'delete'"
 PACKED = "SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packing')"
 
 
@@ -237,7 +246,7 @@ async def test_an_unknown_state_in_until_is_refused_before_the_intent_is_inserte
         said = (await farrier("resource", *words, ends=ExitCode.USAGE)).err
         assert "emptying/unpack" in said
         assert "packed" in said
-    assert await yard.pool.fetchval("SELECT count(*) FROM farrier.resource_intents WHERE action = 'delete'") == 0
+    assert await yard.pool.fetchval(DELETIONS) == 0
 
 
 async def test_until_does_not_wait_for_a_state_of_an_ended_resource(farrier: Prompt, yard: Yard) -> None:
@@ -290,11 +299,6 @@ async def test_the_refusal_of_a_missing_resource_names_the_kind_to_list(farrier:
         assert f"list the {listed} to find its name" in refused.err.lower()
 
 
-async def test_a_resource_is_enqueued_by_its_name(farrier: Prompt, yard: Yard) -> None:
-    id_ = await yard.create("c-1")
-    assert f"crate {id_} is enqueued" in (await farrier("enqueue", "crate", "c-1")).out
-
-
 async def test_limits_of_a_kind_that_only_the_database_knows_are_listed(
     farrier: Prompt, nowhere: Prompt, yard: Yard
 ) -> None:
@@ -330,3 +334,57 @@ async def test_a_limit_of_the_settings_is_listed_and_applies(farrier: Prompt, ya
         if each["clocks"][0]["above"]
     ]
     assert late["name"] == "c-1"
+
+
+async def test_the_selected_resources_are_followed_to_the_state(farrier: Prompt, three: Yard) -> None:
+    async with three.running():
+        await three.until(PACKED)
+        said = await farrier("resource", "act", "crate", "delete", "c-*", "--yes", "--until", "gone", "--json")
+    assert [(each["name"], each["status"], each["state"]) for each in said.json] == [
+        ("c-1", "accepted", "gone"),
+        ("c-2", "accepted", "gone"),
+    ]
+    assert [each["name"] for each in (await farrier("resource", "list", "crate", "--json")).json] == ["d-1"]
+
+
+async def test_act_asks_and_reports_like_the_commands_for_nodes(farrier: Prompt, three: Yard) -> None:
+    await three.pool.execute("UPDATE farrier_crates.crates SET state = 'packed' WHERE name = 'd-1'")
+    refused = await farrier("resource", "act", "crate", "delete", "*", ends=ExitCode.USAGE)
+    answers = "the table of actions would reject 2 now; no controller answered"
+    assert f"delete 3 crates (2 packing, 1 packed; {answers})" in " ".join(refused.err.split())
+    shown = await farrier("resource", "act", "crate", "delete", "*", "--dry-run", "--json", ends=ExitCode.FAILED)
+    why = "delete is accepted in state packed; this crate is packing; wait until it is packed"
+    assert [(each["name"], each["answer"], each["refusal"]) for each in shown.json] == [
+        ("c-1", "rejected", why),
+        ("c-2", "rejected", why),
+        ("d-1", "depends", ""),
+    ]
+    await farrier("resource", "act", "crate", "delete", "--state", "packed", "--dry-run")
+    assert await three.pool.fetchval(DELETIONS) == 0
+
+
+async def test_act_on_a_node_runs_the_command_of_the_action(farrier: Prompt, three: Yard) -> None:
+    await farrier("node", "add", "gpu-1")
+    said = await farrier("resource", "act", "node", "pause", "gpu-1", "--reason", "hands in it", "--no-wait")
+    assert said.out.startswith("gpu-1: pause is submitted")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["crate", "delete"], ExitCode.USAGE, "name the resources, or select them with --state or --site"),
+        (["crate", "delete", "c-9"], ExitCode.REFUSED, "no crate is named 'c-9'"),
+        (["crate", "paint", "c-1"], ExitCode.USAGE, "no action of crates is named 'paint'"),
+        (["crate", "create", "c-9"], ExitCode.USAGE, "run farrier resource intent crate NAME create"),
+        (["disk", "delete", "c-1"], ExitCode.USAGE, "no kind is named 'disk'"),
+        (["crate", "delete", "c-1", "colour=red"], ExitCode.USAGE, "colour is unknown"),
+        (["crate", "delete", "--state", "lost"], ExitCode.USAGE, "no state is named 'lost'"),
+        (["crate", "delete", "c-1", "--until", "lost"], ExitCode.USAGE, "no crate has a state 'lost'"),
+    ],
+)
+async def test_a_mistake_submits_nothing(
+    farrier: Prompt, three: Yard, words: list[str], code: ExitCode, text: str
+) -> None:
+    refused = await farrier("resource", "act", *words, ends=code)
+    assert text in " ".join(refused.err.split())
+    assert await three.pool.fetchval(DELETIONS) == 0

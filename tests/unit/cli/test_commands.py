@@ -1,8 +1,10 @@
-"""Every command in the list exists, and prints its help without a database."""
+"""Every command in the list exists, and prints its help without a database. A near miss never suggests a command that
+erases, deletes or switches off something."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -10,8 +12,14 @@ import typer
 from typer.testing import CliRunner, Result
 
 from farrier import cli, config
+from farrier.cli.options.suggestions import is_destructive, suggested
+from farrier.model.intents import actions
+from farrier.model.intents.actions import Action
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.node import limits
+
+GROUPS = {name: sorted(getattr(typer.main.get_command(cli.load(name)), "commands", {})) for name in cli.COMMANDS}
+ENDS = {"delete", "remove", "decommission", "reimage", "clean-storage", "power-off", "power-reset", "prune"}
 
 
 def run(*words: str) -> Result:
@@ -25,23 +33,7 @@ def test_a_command_is_listed_with_the_first_line_of_its_own_help(name: str) -> N
     assert cli.COMMANDS[name] in " ".join(run(name, "--help").output.split())
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "node list",
-        "node show",
-        "node why",
-        "node history",
-        "intent submit",
-        "intent list",
-        "intent get",
-        "intent wait",
-        "task list",
-        "enqueue",
-        "sla breaches",
-        "db migrate",
-    ],
-)
+@pytest.mark.parametrize("words", ["node list", "node history", "intent submit", "enqueue", "sla list", "db migrate"])
 def test_every_command_that_needs_a_database_has_the_options_dsn_embedded_and_config(words: str) -> None:
     said = run(*words.split(), "--help").output
     for option in ("--dsn", "--embedded", "--config"):
@@ -75,3 +67,41 @@ def test_limits_are_listed_by_their_configuration_key() -> None:
         "note": "the target state of a node",
     }
     assert "status.offline" in run("sla", "list").stdout
+
+
+@pytest.mark.parametrize("action", [action for action in Action if action is not Action.SET])
+def test_each_action_is_a_command_with_its_parameters_and_no_option_twice(action: Action) -> None:
+    command = typer.main.get_group(cli.load("node")).commands[action.replace("_", "-")]
+    options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
+    assert len(set(options)) == len(options)
+    assert {f"--{name.replace('_', '-')}" for name in actions.rules(action).fields} <= set(options)
+
+
+def near(word: str) -> Iterator[str]:
+    """The word with a letter missing, doubled or swapped, and the word itself."""
+    yield word
+    for place in range(len(word)):
+        yield word[:place] + word[place + 1 :]
+        yield word[:place] + word[place] + word[place:]
+        yield word[:place] + word[place + 1 : place + 2] + word[place] + word[place + 2 :]
+
+
+@pytest.mark.parametrize("group", [name for name, commands in GROUPS.items() if len(commands) > 1])
+def test_no_misspelt_command_of_a_group_suggests_a_destructive_command(group: str) -> None:
+    words = {typo for command in GROUPS[group] for typo in near(command)} - {*GROUPS[group]}
+    assert words
+    assert not ENDS & {name for word in words for name in suggested(word, GROUPS[group])}
+
+
+def test_a_misspelt_command_that_changes_no_machine_is_suggested() -> None:
+    assert [suggested(word, GROUPS["node"])[0] for word in ("quarantin", "retir", "shw")] == [
+        "quarantine",
+        "retire",
+        "show",
+    ]
+
+
+def test_the_destructive_commands_are_those_that_erase_or_end_something() -> None:
+    commands = {command for commands in GROUPS.values() for command in commands}
+    assert {command for command in commands if is_destructive(command)} >= ENDS
+    assert not {command for command in ("list", "drain", "retire", "set-bmc", "quarantine") if is_destructive(command)}
