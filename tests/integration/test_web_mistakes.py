@@ -22,8 +22,9 @@ SITE = "letters, digits, dots, dashes and underscores"
 CREATE = {"kind": "network_segment", "resource": "lan", "action": "create"}
 LAN = CREATE | {"params": {"site": "ams", "prefixes": ["10.0.0.0/24"]}}
 
-# Method, path, body, status, and the texts that the line has to contain.
-MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
+Mistake = tuple[str, str, Any, int, tuple[str, ...]]
+"""Method, path, body, status, and the texts that the line has to contain."""
+MISTAKES: list[Mistake] = [
     ("GET", "nodes?status=activ", None, 400, ("status", "'activ'", "active, offline")),
     ("GET", "nodes?sit=ams", None, 400, ("'sit'", "parameters of this path", "site")),
     ("GET", "nodes?limit=5000", None, 400, ("limit", "'5000'", "1 to 1000")),
@@ -74,26 +75,14 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
     ("POST", "intents", NODE | {"params": {"reson": "x"}}, 400, ("reson", "reason")),
     ("POST", "intents", NODE | {"param": {"reason": "x"}}, 400, ("`param`", "fields: node, action, params")),
     ("POST", "intents", NODE | {"action": "quarantene"}, 400, ("'quarantene'", "Known:", "quarantine")),
-    (
-        "POST",
-        "intents",
-        NODE | {"node": "gpu-7", "params": {"reason": "x"}},
-        404,
-        ("'gpu-7'", "List the nodes to find"),
-    ),
+    ("POST", "intents", NODE | {"node": "gpu-7", "params": {"reason": "x"}}, 404, ("'gpu-7'", "List the nodes")),
     ("POST", "intents?wait=5m", NODE | {"params": {"reason": "x"}}, 400, ("wait", "'5m'", "0 to 30")),
     ("POST", "resource-intents", CREATE | {"kind": "vlan"}, 400, ("'vlan'", "network_segment")),
     ("POST", "resource-intents", CREATE | {"action": "paint"}, 400, ("'paint'", "Known:", "create")),
     ("POST", "resource-intents", LAN | {"colour": "red"}, 400, ("`colour`", "fields: kind, resource, action")),
     ("POST", "resource-intents", CREATE | {"params": {"site": 7}}, 400, ("site", "a string")),
     ("POST", "nodes", {"name": "gpu 1"}, 400, ("name", "'gpu 1'", SITE)),
-    (
-        "POST",
-        "nodes",
-        {"name": "gpu-1"},
-        409,
-        ("gpu-1", "is already registered", "free again once its node is deleted"),
-    ),
+    ("POST", "nodes", {"name": "gpu-1"}, 409, ("gpu-1", "is already registered", "free again once its node is deleted")),
     ("POST", "nodes", [{"name": "gpu-8"}, {"name": "gpu-9", "site": "a b"}], 400, ("[1].site", "'a b'", SITE)),
     ("POST", "nodes", {"name": "gpu-8", "labels": {"a": "1", "row": 3}}, 400, ("labels.row", "a text", "not 3")),
     ("PATCH", "nodes/gpu-1", {"labels": {"row": {"at": "3"}}}, 400, ("labels.row", "a text", 'not {"at": "3"}')),
@@ -108,28 +97,16 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "named"),
-    MISTAKES,
-    ids=[f"{each[0]} {each[1]} {each[2]}"[:99] for each in MISTAKES],
-)
-async def test_a_mistake_is_named_in_one_line_and_writes_nothing(  # noqa: PLR0913 - one parameter is one column
-    web: httpx.AsyncClient,
-    conn: Connection,
-    method: str,
-    path: str,
-    body: Any,
-    status: int,
-    named: tuple[str, ...],
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: f"{each[0]} {each[1]} {each[2]}"[:99])
+async def test_a_mistake_is_named_in_one_line_and_writes_nothing(
+    web: httpx.AsyncClient, conn: Connection, mistake: Mistake
 ) -> None:
+    method, path, body, status, named = mistake
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     answer = await web.request(method, f"/api/v1/{path}", json=body, headers=WITH_TOKEN)
     problem = answer.json()
-    assert (answer.status_code, problem["status"], answer.headers["content-type"]) == (
-        status,
-        status,
-        "application/problem+json",
-    )
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, problem["status"]) == (status, status)
     assert problem.keys() >= {"type", "title"}
     said = f"{problem['detail']} | {problem.get('hint', '')}"
     assert "\n" not in said

@@ -236,52 +236,49 @@ async def test_after_a_failed_connection_only_a_request_that_may_be_repeated_is_
     assert server.sent == 2
 
 
+def elsewhere(status: int, **response: Any) -> AsyncFarrier:
+    """The client of a server that always responds this."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, **response))
+    return AsyncFarrier("http://elsewhere", transport=transport)
+
+
 @pytest.mark.parametrize("status", [502, 503, 504])
 async def test_a_server_that_is_unavailable_is_unreachable_and_no_refusal(status: int) -> None:
-    def down(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(status)
-
-    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(down)) as farrier:
+    async with elsewhere(status) as farrier:
         with pytest.raises(ApiUnreachable, match=rf"elsewhere.*{status}"):
             await farrier.register(NewNode(name="gpu-1"))
 
 
 async def test_a_fault_of_the_server_is_no_refusal() -> None:
-    def broken(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(500)
-
-    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(broken)) as farrier:
+    async with elsewhere(500) as farrier:
         with pytest.raises(ServerFault) as fault:
             await farrier.submit("gpu-1", "manage")
     assert fault.value.exit_code is ExitCode.FAILED
 
 
 async def test_a_response_of_another_server_is_reported_as_such() -> None:
-    def page(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, html="<p>welcome</p>")
-
-    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
+    async with elsewhere(200, html="<p>welcome</p>") as farrier:
         with pytest.raises(ApiError, match=r"elsewhere.*is not a response of farrier's API"):
             await farrier.node("gpu-1")
 
 
 @pytest.mark.parametrize("status", [200, 301])
 async def test_a_stream_of_another_server_is_an_error_instead_of_endless_attempts(status: int) -> None:
-    def page(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(status, html="<p>log in</p>")
-
-    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
+    async with elsewhere(status, html="<p>log in</p>") as farrier:
         with pytest.raises(ApiError, match=r"elsewhere.* responded"):
             await anext(farrier.watch())
         with pytest.raises(ApiError, match=r"elsewhere.* responded"):
             await farrier.cursor()
 
 
-async def test_a_redirect_is_an_error_with_its_target_and_never_a_success() -> None:
-    def moved(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(301, headers={"Location": "https://farrier.example/"})
+def test_a_stream_of_another_server_is_an_error_of_the_synchronous_client_too() -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(301, html="<p>log in</p>"))
+    with Farrier("http://elsewhere", transport=transport) as farrier, pytest.raises(ApiError, match="301"):
+        next(farrier.watch())
 
-    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(moved)) as farrier:
+
+async def test_a_redirect_is_an_error_with_its_target_and_never_a_success() -> None:
+    async with elsewhere(301, headers={"Location": "https://farrier.example/"}) as farrier:
         lift = ApiCall(method="POST", path="/sites/ams/brake-lift", type=Nothing)
         for work in (farrier.node("gpu-1"), farrier.call(lift)):
             with pytest.raises(ApiError, match=r"responded 301 Moved Permanently to https://farrier.example/"):
