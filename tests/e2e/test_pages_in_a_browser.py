@@ -18,9 +18,10 @@ from farrier.web.pages import lists, resource
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
-from tests.integration.test_web import WITH_TOKEN, backend, closed_site, conn, register
+from tests.integration.conftest import backend, conn
 from tests.support import owners, pg
 from tests.support.monitors import grant, report
+from tests.support.web import WITH_TOKEN, closed_site, register
 
 __all__ = ["backend", "conn"]
 

@@ -35,12 +35,6 @@ async def api(db: pg.Database) -> AsyncIterator[AgentsClient]:
         yield client
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    async with db.connect() as connection:
-        yield connection
-
-
 async def register(conn: Connection, name: str) -> int:
     """Register a node that waits for its agent, with the token that is derived from its name."""
     node: int = await conn.fetchval("SELECT farrier.register_node($1, bootstrap_token => $2)", name, named(name))

@@ -9,10 +9,9 @@ import pytest
 
 from farrier.io.connections.pool import Connection
 from tests.integration.cli.conftest import Prompt, farrier
-from tests.integration.test_web import backend, conn, web
 from tests.support import pg
 
-__all__ = ["backend", "conn", "farrier", "web"]
+__all__ = ["farrier"]
 
 CLEANED = """
     INSERT INTO farrier.node_decommissions (node_id, mode, status, ended_at, memo)

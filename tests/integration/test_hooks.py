@@ -16,10 +16,8 @@ from farrier.io.connections.pool import Connection
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.architecture.sources import ROOT
-from tests.integration.test_web import backend, conn, open_site, register
 from tests.support import pg
-
-__all__ = ["backend", "conn"]
+from tests.support.web import open_site, register
 
 # An upper bound of the time after which a change is in the feed.
 SETTLED = pg.PATIENCE

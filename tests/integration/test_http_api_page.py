@@ -19,9 +19,9 @@ import anyio
 import pytest
 
 from farrier.web.server.serving import serving
-from tests.integration.test_web import TOKEN, backend_on, open_site
 from tests.support import pg
 from tests.support.site import opened
+from tests.support.web import TOKEN, backend_on, open_site
 
 PAGE = (Path(__file__).parents[2] / "docs" / "integrate" / "http.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(

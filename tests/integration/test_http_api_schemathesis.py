@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from farrier.web.server.serving import serving
-from tests.integration.test_web import TOKEN, backend_on, open_site
 from tests.support import pg
 from tests.support.site import opened
+from tests.support.web import TOKEN, backend_on, open_site
 
 OPTIONS = (
     "--no-color",

@@ -18,11 +18,9 @@ from farrier.model.node.stages import STAGES
 from farrier.model.views.nodes import BY_NAME, GROUPS, ORDERS, NodeFilter, SortKey
 from farrier.web.pages import resource as one
 from farrier.web.server.backend import Backend, RecentCounts
-from tests.integration.test_web import backend, client_of, closed_site, conn, register, web
 from tests.support import owners, pg
 from tests.support.clock import HandClock
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import client_of, closed_site, register
 
 # An onboarding that began an hour ago: its first stage is done, the second failed once and runs again.
 ONBOARDING = """

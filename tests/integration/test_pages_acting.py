@@ -16,10 +16,8 @@ from farrier.model.network.segment import SPEC as SEGMENT
 from farrier.model.node.management import Management
 from farrier.model.node.status import NodeStatus
 from tests.integration.test_pages import without_guards
-from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
 from tests.support import owners, pg
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import WITH_TOKEN, register
 
 ANSWER = """
     CREATE FUNCTION farrier_test.answer() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -19,10 +19,8 @@ from farrier.web.server.backend import Backend
 from farrier.web.server.sessions import LIFETIME
 from farrier.web.server.site import WebApplication
 from tests.integration.test_pages_acting import choices, hidden
-from tests.integration.test_web import TOKEN, backend, client_of, conn, register
 from tests.support.clock import HandClock
-
-__all__ = ["backend", "conn"]
+from tests.support.web import TOKEN, client_of, register
 
 OPERATOR, VIEWER = (api_token.token(digit * 64) for digit in "12")
 TOKENS = (

@@ -15,12 +15,12 @@ from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.integration.test_pages import without_guards
 from tests.integration.test_pages_acting import ANSWER, acting, hidden
-from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, register, web
 from tests.support import pg
 from tests.support.loop import PATIENCE
 from tests.support.site import opened
+from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site, register
 
-__all__ = ["acting", "backend", "conn", "web"]
+__all__ = ["acting"]
 
 FLEET = """
     INSERT INTO farrier.nodes (name, status, management, site, rack, labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,12 +19,6 @@ from tests.support import pasts, pg, reading
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = BEGAN + timedelta(minutes=9)
 PAGES = "queries/history"
-
-
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    async with db.connect() as connection:
-        yield connection
 
 
 pool, queries = reading.pool, reading.queries

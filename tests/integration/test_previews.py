@@ -12,10 +12,10 @@ from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
 from tests.integration.test_pages_acting import choices, hidden
 from tests.integration.test_pages_runs import texts
-from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
 from tests.support import pg
 from tests.support.answering import answering
 from tests.support.site import Site, opened
+from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
 
 ADOPT = "adopt_observed_state"
 INTENTS = "SELECT count(*) FROM farrier.intents"

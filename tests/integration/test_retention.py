@@ -22,12 +22,6 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    async with db.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
 async def retention(db: pg.Database) -> AsyncIterator[PostgresRetention]:
     async with db.pool(size=4) as connections:
         yield PostgresRetention(connections)

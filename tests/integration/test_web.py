@@ -3,81 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from farrier.errors import CredentialError
-from farrier.io.calls.monitors import PostgresMonitorCalls
-from farrier.io.calls.requests import PostgresRequests
-from farrier.io.connections import pool
-from farrier.io.connections.pool import Connection, Pool
-from farrier.io.queries.lists import PostgresQueries
-from farrier.model.loop.doors import DoorKind
-from farrier.model.node.limits import Limits
-from farrier.web.server.access import Access
+from farrier.io.connections.pool import Connection
 from farrier.web.server.backend import Backend
-from farrier.web.server.site import WebApplication
-from tests.support import logins, pg
+from tests.support.web import DECLARED, WITH_TOKEN, client_of, closed_site, open_site, register
 
-TOKEN = "s3kr1t"
-# The tests use the newest version; one test is about requests without it.
-DECLARED = {"Farrier-Api-Version": "2"}
-WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 EVIL = "<script>alert(1)</script>"
-
-
-async def token() -> str:
-    return TOKEN
-
-
-def closed_site(access: Access | None = None) -> WebApplication:
-    """A site that has not reached its database."""
-    return WebApplication(CollectorRegistry(), unready_because=lambda: "waiting for the test", access=access)
-
-
-def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> Backend:
-    queries, requests = PostgresQueries(connections), PostgresRequests(connections, dsn)
-    return Backend(queries, requests, limits or Limits(), token, PostgresMonitorCalls(connections))
-
-
-def open_site(backend: Backend) -> WebApplication:
-    site = closed_site()
-    site.open(backend)
-    return site
-
-
-def client_of(site: WebApplication) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://localhost", headers=DECLARED)
-
-
-@pytest.fixture
-async def backend(db: pg.Database) -> AsyncIterator[Backend]:
-    dsn = await logins.dsn_of(db, *logins.ROLES[DoorKind.PAGES])
-    connections = await pool.open_pool(dsn, size=3, patience=pg.PATIENCE)
-    try:
-        yield backend_on(connections, dsn)
-    finally:
-        connections.terminate()
-
-
-@pytest.fixture
-async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(open_site(backend)) as client:
-        yield client
-
-
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    async with db.connect() as connection:
-        yield connection
-
-
-async def register(conn: Connection, *names: str) -> None:
-    await conn.execute("SELECT farrier.register_node(name, site => 'ams') FROM unnest($1::text[]) name", names)
 
 
 async def test_a_probe_is_answered_before_the_database_is_reached() -> None:

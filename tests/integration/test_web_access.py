@@ -16,9 +16,9 @@ from farrier.io.connections.pool import Single
 from farrier.model import api_token
 from farrier.web.server.access import AT_ONCE, SECONDS_EACH, Access
 from farrier.web.server.site import WebApplication
-from tests.integration.test_web import backend_on
 from tests.support import pg
 from tests.support.clock import HandClock
+from tests.support.web import backend_on
 
 BEARER = "s3kr1t"
 CI, ADMIN, WRONG = (api_token.token(digit * 64) for digit in "123")

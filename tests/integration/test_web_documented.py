@@ -15,10 +15,8 @@ from farrier.web.api import table
 from farrier.web.api.operation import Operation
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
-from tests.integration.test_web import TOKEN, backend, closed_site, conn
 from tests.support.monitors import grant
-
-__all__ = ["backend", "conn"]
+from tests.support.web import TOKEN, closed_site
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(table.document())
 UNKNOWN = "nothing"

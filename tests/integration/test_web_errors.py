@@ -20,10 +20,8 @@ from farrier.model.node.limits import Limits
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from farrier.web.server.site import WebApplication
-from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, open_site, register, token, web
 from tests.support import logged, pg
-
-__all__ = ["backend", "web"]
+from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site, register, token
 
 SECRET = "postgresql://me:hunter2@db"
 

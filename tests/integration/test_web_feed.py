@@ -21,10 +21,8 @@ from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from farrier.web.server.site import WebApplication
-from tests.integration.test_web import backend, closed_site, conn, register, web
 from tests.support import pg
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import closed_site, register
 
 # After this time a change is in the feed, because no earlier change can become visible any more.
 SETTLED = timedelta(seconds=5)

@@ -7,11 +7,9 @@ import pytest
 
 from farrier.io.connections.pool import Connection
 from farrier.model.node.snapshot import TaskType
-from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, register, web
 from tests.support import pg
 from tests.support.site import opened
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site, register
 
 
 async def test_tasks_are_listed_by_node_and_status(web: httpx.AsyncClient, db: pg.Database) -> None:

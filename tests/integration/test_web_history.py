@@ -7,10 +7,8 @@ from datetime import timedelta
 import httpx
 
 from farrier.io.connections.pool import Connection
-from tests.integration.test_web import backend, conn, register, web
 from tests.support import pg
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import register
 
 
 async def test_a_history_is_read_backwards_page_by_page(web: httpx.AsyncClient, conn: Connection) -> None:

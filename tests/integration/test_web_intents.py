@@ -10,12 +10,10 @@ import httpx
 import pytest
 
 from farrier.io.calls.requests import PostgresRequests
-from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, web
 from tests.support import crates, pg
 from tests.support.crates import Yard
 from tests.support.site import Site, opened
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
 
 MANAGE = {"node": "gpu-1", "action": "manage"}
 PAUSE = {"node": "gpu-1", "action": "pause", "params": {"reason": "to look at it"}, "requested_by": "ann"}

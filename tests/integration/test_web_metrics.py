@@ -16,10 +16,8 @@ from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.limits import Limits
 from farrier.model.views.census import Rules
 from farrier.web.server.probes import Probes
-from tests.integration.test_web import conn, register
 from tests.support import figures, pg
-
-__all__ = ["conn"]
+from tests.support.web import register
 
 RULES = Rules(
     limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100

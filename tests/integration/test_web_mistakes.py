@@ -12,9 +12,7 @@ from starlette.routing import Route
 
 from farrier.io.connections.pool import Connection
 from farrier.web.api import table
-from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import WITH_TOKEN, register
 
 NODE = {"node": "gpu-1", "action": "quarantine"}
 SET = {"node": "gpu-1", "action": "set"}
@@ -82,7 +80,7 @@ MISTAKES: list[Mistake] = [
     ("POST", "resource-intents", LAN | {"colour": "red"}, 400, ("`colour`", "fields: kind, resource, action")),
     ("POST", "resource-intents", CREATE | {"params": {"site": 7}}, 400, ("site", "a string")),
     ("POST", "nodes", {"name": "gpu 1"}, 400, ("name", "'gpu 1'", SITE)),
-    ("POST", "nodes", {"name": "gpu-1"}, 409, ("gpu-1", "is already registered", "free again once its node is deleted")),
+    ("POST", "nodes", {"name": "gpu-1"}, 409, ("gpu-1", "is already registered", "free again once its node")),
     ("POST", "nodes", [{"name": "gpu-8"}, {"name": "gpu-9", "site": "a b"}], 400, ("[1].site", "'a b'", SITE)),
     ("POST", "nodes", {"name": "gpu-8", "labels": {"a": "1", "row": 3}}, 400, ("labels.row", "a text", "not 3")),
     ("PATCH", "nodes/gpu-1", {"labels": {"row": {"at": "3"}}}, 400, ("labels.row", "a text", 'not {"at": "3"}')),

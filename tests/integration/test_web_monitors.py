@@ -14,10 +14,8 @@ from farrier.io.connections.pool import Connection
 from farrier.model import api_token
 from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
-from tests.integration.test_web import TOKEN, backend, client_of, closed_site, conn
 from tests.support.monitors import grant, refused, report, standing
-
-__all__ = ["backend", "conn"]
+from tests.support.web import TOKEN, client_of, closed_site
 
 SECRETS = {name: api_token.token(digit * 64) for name, digit in (("am", "1"), ("ci", "2"), ("stranger", "3"))}
 SCOPES = {"am": ("conditions",), "ci": ("intent",), "stranger": ("conditions",)}

@@ -14,12 +14,10 @@ import pytest
 from farrier.io.connections.pool import Connection
 from farrier.model.node.details import DETAILS, REMOVABLE
 from tests.integration.node.test_bmc_uniqueness import until_blocked
-from tests.integration.test_web import WITH_TOKEN, backend, conn, web
 from tests.support import owners, pg
 from tests.support.details import VALUES
 from tests.support.site import Site, opened
-
-__all__ = ["backend", "conn", "web"]
+from tests.support.web import WITH_TOKEN
 
 
 @pytest.fixture

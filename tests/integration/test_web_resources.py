@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from farrier.model.node.limits import Limits
-from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
 from tests.support import crates, pg
 from tests.support.crates import Yard
+from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
 
 LIMITS = Limits(sites={"north": {"crate.packing": timedelta(hours=1)}})
 

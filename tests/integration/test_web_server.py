@@ -13,8 +13,8 @@ import pytest
 from farrier.asgi import served
 from farrier.web.server import serving as server
 from farrier.web.server.serving import serving
-from tests.integration.test_web import closed_site
 from tests.support import again, pg
+from tests.support.web import closed_site
 
 # The usual time of proxies such as nginx (`keepalive_timeout` of an upstream), in seconds.
 PROXY_SECONDS = 60

@@ -17,13 +17,11 @@ from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.integration.cli.conftest import Prompt
-from tests.integration.test_web import TOKEN, backend, closed_site
 from tests.integration.test_web_access import CI, TOKENS
 from tests.support import pg
 from tests.support.monitors import grant, report
 from tests.support.site import Site, opened
-
-__all__ = ["backend"]
+from tests.support.web import TOKEN, closed_site
 
 READING = [
     ("node", "list"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.integration.cli.conftest import Prompt, farrier
+from tests.integration.cli.conftest import Prompt
 from tests.integration.node.test_brake_shown import silent, site
 from tests.support.site import Machine, Site
 
-__all__ = ["farrier", "silent", "site"]
+__all__ = ["silent", "site"]
 
 
 async def test_a_held_node_is_noted_in_the_list_and_shown_beside_schedulable(

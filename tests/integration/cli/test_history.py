@@ -3,7 +3,6 @@ an export, until it is removed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,12 +31,6 @@ CHANGES = """
            'timer', 'silent', 'x.py:1', gen_random_uuid(), 1
       FROM farrier.nodes n, generate_series(1, $1::integer) v
 """
-
-
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    async with db.connect() as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -15,10 +15,8 @@ from farrier.io.connections.pool import Connection
 from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
-from tests.integration.test_web import backend, open_site
 from tests.support import pg
-
-__all__ = ["backend"]
+from tests.support.web import open_site
 
 ADD = "SELECT farrier.register_node($1)"
 
@@ -29,12 +27,6 @@ async def session(request: pytest.FixtureRequest, db: pg.Database, backend: Back
         flags = {"database.dsn": db.dsn} if request.param == "database" else {"client.api": url}
         async with connection.opened(config.load(environment={}, flags=flags)) as opened:
             yield opened
-
-
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    async with db.connect() as connection:
-        yield connection
 
 
 def following(session: CommandSession, wanted: HistoryFilter, *, newest: int = 50) -> AsyncIterator[list[HistoryEntry]]:

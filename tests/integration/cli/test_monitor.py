@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tests.integration.cli.conftest import Prompt, farrier
+from tests.integration.cli.conftest import Prompt
 from tests.support import pg
 from tests.support.monitors import grant, report
-
-__all__ = ["farrier"]
 
 
 async def test_monitors_are_listed_with_their_rights_and_their_conditions(farrier: Prompt, db: pg.Database) -> None:

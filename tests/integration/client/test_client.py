@@ -36,12 +36,10 @@ from farrier.model.api_token import Scope
 from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
-from tests.integration.test_web import TOKEN, backend, closed_site, open_site
 from tests.integration.test_web_feed import SETTLED
 from tests.support import monitors, pg
 from tests.support.site import Site, opened
-
-__all__ = ["backend"]
+from tests.support.web import TOKEN, closed_site, open_site
 
 T = TypeVar("T")
 

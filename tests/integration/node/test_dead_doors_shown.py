@@ -16,9 +16,9 @@ from farrier.model.loop.pulses import REACH_EXPECTED
 from farrier.model.node.limits import Limits
 from tests.integration.node.test_dead_doors import OFFLINE_AFTER, TEN_MINUTES, Hall
 from tests.integration.test_fleet_gauges import process, samples
-from tests.integration.test_web import backend_on, client_of, open_site
 from tests.support import figures
 from tests.support.site import MINUTE, Machine, Site
+from tests.support.web import backend_on, client_of, open_site
 
 NO_DOOR = "no door of agents runs"
 REACHES_NONE = "doors of agents run, but none of them reaches any of the expected agents"

@@ -11,13 +11,10 @@ import pytest
 
 from farrier.io.connections.pool import Connection
 from farrier.model.node.details import DETAILS, LISTED, REMOVABLE
-from tests.integration import test_web
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg
 from tests.support.details import REFUSED, VALUES
 from tests.support.site import Site
-
-backend, web, conn = test_web.backend, test_web.web, test_web.conn
 
 REGISTER = "SELECT farrier.register_node('gpu-1', details => $1::jsonb)"
 OF_THE_NODE = "SELECT farrier.details_of(n)::text FROM farrier.nodes n WHERE name = 'gpu-1'"

@@ -14,9 +14,9 @@ from farrier.sim.maas import Nature, Region, Status, components
 from farrier.sim.maas.hardware import Hardware
 from farrier.sim.maas.records import Machine as SimMachine
 from tests.integration.cli.conftest import Prompt
-from tests.integration.test_web import backend_on, client_of, open_site
 from tests.support import pg
 from tests.support.site import Machine, Site, as_json, opened
+from tests.support.web import backend_on, client_of, open_site
 
 ENROLL = "SELECT node, agent_key, refused FROM farrier.enroll_agent($1, $2::jsonb, $3)"
 KEY = "a key that the agent made"
