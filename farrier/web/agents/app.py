@@ -1,7 +1,7 @@
 """The application of a server for agents. It serves the agents' API, the agent's file, and probes, and nothing else.
 
-A path is found in a table instead of by Starlette's router, and an error becomes a response without middleware: most
-requests are heartbeats, and half of their cost is what surrounds their statement.
+A path is found in a table instead of by Starlette's router, and an error becomes a response (problem details, RFC 9457)
+without middleware: most requests are heartbeats, and half of their cost is what surrounds their statement.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
+import msgspec
+import structlog
 from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -19,13 +21,15 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farrier import agent, clock
-from farrier.errors import DatabaseUnreachable, RefusedByModel
+from farrier.errors import DatabaseUnreachable, MalformedRequest, RefusedByModel
 from farrier.protocols import AgentCalls, Clock, Door
-from farrier.web.agents import problems
 from farrier.web.agents.batches import Batches, Overloaded
 from farrier.web.agents.operations import OPERATIONS, AgentOperation, Agents, document, key_of
+from farrier.web.server import refusals
 from farrier.web.server.buckets import Buckets, client_of
-from farrier.web.server.refusals import RefusedRequest
+from farrier.web.server.refusals import MEDIA, RefusedRequest, problem
+
+_log = structlog.stdlib.get_logger(__name__)
 
 PREFIX = "/agent/v1"
 FILE = "/farrier-agent.pyz"
@@ -45,6 +49,16 @@ _ENROLMENTS_SECONDS_EACH = 0.002
 _MOST_ADDRESSES = 4096
 # The file changes only with a release, and the agents check its digest.
 _FILE_HEADERS = {"Cache-Control": "no-cache"}
+# Agents add jitter. A fleet that was refused comes back over this time.
+_LATER = {"Retry-After": "5"}
+_IN_USE = "55"
+_STATUS = {
+    "FR400": HTTPStatus.BAD_REQUEST,
+    "FR403": HTTPStatus.FORBIDDEN,
+    "FR404": HTTPStatus.FORBIDDEN,
+    "FR409": HTTPStatus.CONFLICT,
+    "FR410": HTTPStatus.GONE,
+}
 
 
 class AgentsApp:
@@ -64,7 +78,7 @@ class AgentsApp:
             measured, at_once=_ENROLMENTS_AT_ONCE, seconds_each=_ENROLMENTS_SECONDS_EACH, most=_MOST_ADDRESSES
         )
         self._paths, self._patterns = _routes()
-        self.app: ASGIApp = ServerErrorMiddleware(self._serve, handler=problems.unforeseen)
+        self.app: ASGIApp = ServerErrorMiddleware(self._serve, handler=_unforeseen)
 
     def open(self, calls: AgentCalls, door: Door, batches: Batches | None = None) -> Batches:
         """Add the database, which is now available. The caller runs the batches that this returns."""
@@ -93,13 +107,13 @@ class AgentsApp:
             request.scope["agents"] = self._agents
             response = await found(request)
         except RefusedByModel as error:
-            return problems.of_database(request, error, has_key=has_key)
+            return _refused(request, error, has_key=has_key)
         except HTTPException as error:
-            return problems.of_http(request, error)
-        except DatabaseUnreachable as error:
-            return problems.of_outage(error)
-        except Overloaded as error:
-            return problems.of_overload(error)
+            return _wrong(request, error)
+        except DatabaseUnreachable:
+            return _later("the database cannot be reached now")
+        except Overloaded:
+            return _later("this server has too many requests")
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody receives it
         self._succeeded(request, found)
@@ -138,7 +152,7 @@ class AgentsApp:
             bucket, name, what = self._keys, key, "this agent"
         else:
             bucket = self._strangers if operation.has_key else self._enrolments
-            name, what = client_of(request.client.host if request.client else ""), "this address"
+            name, what = client_of(_client(request)), "this address"
         if wait := math.ceil(bucket.wait(name)):
             text = f"too many requests from {what}; try again in {wait} s"
             raise RefusedRequest(HTTPStatus.TOO_MANY_REQUESTS, text, headers={"Retry-After": str(wait)})
@@ -178,3 +192,52 @@ def _file(request: Request) -> Response:
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(agent.content(), headers=headers, media_type="application/octet-stream")
+
+
+def _refused(request: Request, error: RefusedByModel, *, has_key: bool) -> Response:
+    """Return the response to a request that the database refuses. `has_key` says that the agent sent a key, so it is
+    the key that is not accepted, and not a bootstrap token."""
+    if refusals.is_fault(error):
+        _log.error("agents.database_fault", path=request.scope["path"], sqlstate=error.sqlstate, error=error.text)
+        if error.sqlstate.startswith(_IN_USE):
+            return _later("the node is in use at the moment")
+        text = "the database refused a statement of this server"
+        return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, text, "see the log of farrier serve --agents")
+    fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
+    status = _STATUS.get(error.sqlstate, fallback)
+    if has_key and status is HTTPStatus.FORBIDDEN:
+        status = HTTPStatus.UNAUTHORIZED
+    if not has_key:
+        # Somebody has to find the machine; an agent whose key is unknown only reports that its node is gone.
+        _log.warning("agents.enrolment_refused", client=_client(request), status=status.value, error=error.text)
+    return _problem(status, error.text, error.hint)
+
+
+def _wrong(request: Request, error: HTTPException) -> Response:
+    """Return the response to a request with a wrong path, method, key or body."""
+    status = HTTPStatus(error.status_code)
+    hint = error.hint if isinstance(error, RefusedRequest) else ""
+    if status is HTTPStatus.CONFLICT:
+        _log.warning("agents.machine_refused", client=_client(request), path=request.scope["path"], error=error.detail)
+    later = _LATER if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return _problem(status, error.detail, hint, {**later, **(error.headers or {})})
+
+
+def _later(detail: str) -> Response:
+    """Return the response while no request can be answered. It omits the error, which may name a server."""
+    return _problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "try again later", _LATER)
+
+
+async def _unforeseen(_request: Request, _error: Exception) -> Response:
+    """Return the response to any other error, which the server logs."""
+    text = "an unexpected error occurred in this server"
+    return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, text, "find the error in the log of farrier serve --agents")
+
+
+def _problem(status: HTTPStatus, detail: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem as JSON."""
+    return Response(msgspec.json.encode(problem(status, detail, hint)), status, headers, media_type=MEDIA)
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
