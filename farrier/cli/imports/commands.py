@@ -28,12 +28,10 @@ from farrier.model.node.detail_changes import DetailChanges
 from farrier.model.node.details import DEFAULTS
 from farrier.model.node.edges import NODE
 from farrier.model.plural import counted
-from farrier.model.views.nodes import NodeFilter, NodeView
+from farrier.model.views.nodes import NodeView
 
 # The largest number of mistakes that are printed; a file in a wrong form may have a mistake in each line.
 _MOST_FAULTS = 20
-# The number of nodes that are read at once.
-_PAGE = 500
 _CHANGING = ("create", "change")
 
 
@@ -162,11 +160,7 @@ class ImportStep(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _plan(session: CommandSession, rows: Sequence[ImportRow]) -> tuple[ImportStep, ...]:
     """Compare the rows with the registered nodes."""
-    present: dict[str, NodeView] = {}
-    for start in range(0, len(rows), _PAGE):
-        names = tuple(row.name for row in rows[start : start + _PAGE])
-        page = await session.queries.inventory(NodeFilter(names=names), limit=_PAGE)
-        present |= {node.name: node for node in page.rows}
+    present = await actions.registered(session, [row.name for row in rows])
     return tuple([await _step(session, row, present.get(row.name)) for row in rows])
 
 

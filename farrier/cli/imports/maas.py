@@ -21,7 +21,6 @@ from farrier.model.machine.identity import is_filler
 from farrier.model.node.details import CONTROL
 from farrier.model.views.nodes import NodeFilter
 
-_PAGE = 1000
 _MOST_MODEL = 100
 _BLANKS = re.compile(rf"[\s{CONTROL}]+")
 
@@ -60,22 +59,16 @@ async def _names(session: CommandSession, site: str) -> dict[str, str]:
 
 
 async def _of_others(session: CommandSession, site: str, found: Sequence[ImportRow]) -> list[RowFault]:
-    """Yield a fault for each row whose name belongs to a node at another site or with another machine. Host names are
+    """Return a fault for each row whose name belongs to a node at another site or with another machine. Host names are
     unique only within a region."""
     by_name = {row.name: row for row in found}
-    names = tuple(by_name)
     faults: list[RowFault] = []
-    for start in range(0, len(names), _PAGE):
-        page = await session.queries.inventory(NodeFilter(names=names[start : start + _PAGE]), limit=_PAGE)
-        for node in page.rows:
-            row = by_name[node.name]
-            machine = row.values["maas_id"]
-            if node.site not in (None, site):
-                faults.append(_name_fault(row, f"a node of site {node.site} is already named {node.name!r}", site))
-            elif node.maas_id not in (None, machine):
-                faults.append(
-                    _name_fault(row, f"a node with machine {node.maas_id} is already named {node.name!r}", site)
-                )
+    for node in (await actions.registered(session, list(by_name))).values():
+        row = by_name[node.name]
+        if node.site not in (None, site):
+            faults.append(_name_fault(row, f"a node of site {node.site} is already named {node.name!r}", site))
+        elif node.maas_id not in (None, row.values["maas_id"]):
+            faults.append(_name_fault(row, f"a node with machine {node.maas_id} is already named {node.name!r}", site))
     return faults
 
 

@@ -30,6 +30,9 @@ from farrier.model.node.status import NodeStatus
 from farrier.model.plural import counted
 from farrier.model.views.nodes import NodeFilter, NodeView
 
+# The number of names in a query, which the API has in its URL.
+_AT_ONCE = 500
+
 
 async def select(session: CommandSession, wanted: NodeFilter, names: Sequence[str]) -> tuple[NodeView, ...]:
     """Return the selected nodes in the order of their names. Raises a usage error if no name and no option selects
@@ -39,6 +42,15 @@ async def select(session: CommandSession, wanted: NodeFilter, names: Sequence[st
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
     missing = MissingNames(wanted)
     return await pages.every(pages.of_nodes(session, wanted, missing), missing)
+
+
+async def registered(session: CommandSession, names: Sequence[str]) -> dict[str, NodeView]:
+    """Return the nodes that have one of these names, by name."""
+    found: dict[str, NodeView] = {}
+    for start in range(0, len(names), _AT_ONCE):
+        wanted = NodeFilter(names=tuple(names[start : start + _AT_ONCE]))
+        found |= {node.name: node for node in (await session.queries.inventory(wanted, limit=_AT_ONCE)).rows}
+    return found
 
 
 async def submit(

@@ -49,7 +49,7 @@ _ENROLMENTS_SECONDS_EACH = 0.002
 _MOST_ADDRESSES = 4096
 # The file changes only with a release, and the agents check its digest.
 _FILE_HEADERS = {"Cache-Control": "no-cache"}
-# Agents add jitter. A fleet that was refused comes back over this time.
+# In seconds. Agents add jitter, so a fleet that was refused comes back over this time.
 _LATER = {"Retry-After": "5"}
 _IN_USE = "55"
 _STATUS = {
