@@ -48,7 +48,7 @@ class AsyncFarrier:
 
     # --- nodes
 
-    async def nodes(self, **filters: Filter) -> AsyncGenerator[NodeView, None]:
+    async def nodes(self, /, **filters: Filter) -> AsyncGenerator[NodeView, None]:
         """Yield all nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their
         names."""
         after: str | None = ""
@@ -67,7 +67,7 @@ class AsyncFarrier:
         token of its agent."""
         return (await self.call(calls.register(nodes))).nodes
 
-    async def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
+    async def change(self, /, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
         """Change details of a node with the intent `set`, and wait for the answer. The value None removes a detail
         that can be absent: site, model, rack or maas_id. `labels` and `macs` replace all earlier values. With
         `version`, farrier makes the change only if the node still has this version. Raises NotAccepted."""
@@ -79,7 +79,7 @@ class AsyncFarrier:
         """Return the conditions of a node, from all sources."""
         return (await self.node(node)).conditions
 
-    async def state_condition(self, node: str, id_: str, *, target: str = "", **said: Any) -> None:
+    async def state_condition(self, /, node: str, id_: str, *, target: str = "", **said: Any) -> None:
         """State a condition of a node, as the monitor whose token this is. `said` may contain `message`, `effect`
         and `expires_at`. A monitor states a condition again before it expires. Raises ApiError if farrier does not take
         it."""
@@ -92,7 +92,7 @@ class AsyncFarrier:
     # --- intents
 
     async def submit(
-        self, resource: str, action: str, params: Mapping[str, Any] | None = None, *, wait: float = 0, **more: Any
+        self, /, resource: str, action: str, params: Mapping[str, Any] | None = None, *, wait: float = 0, **more: Any
     ) -> IntentView:
         """Submit an intent, and wait up to `wait` seconds for its answer. `more` may contain `kind`, `key` and
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
@@ -113,7 +113,7 @@ class AsyncFarrier:
             intent = await self.call(calls.intent(kind, id_, left))
         return intent
 
-    async def intents(self, *, kind: str = NODE, **filters: Filter) -> AsyncGenerator[IntentView, None]:
+    async def intents(self, /, *, kind: str = NODE, **filters: Filter) -> AsyncGenerator[IntentView, None]:
         """Yield the intents that fit the filters, the newest first. Filters are `node` or `resource`, `status`,
         `action` and `requested_by`."""
         before, more = None, True
@@ -129,7 +129,7 @@ class AsyncFarrier:
         """Return all kinds with their states and actions."""
         return (await self.call(ApiCall(path="/resources", type=Kinds))).kinds
 
-    async def resources(self, kind: str, **filters: Filter) -> AsyncGenerator[ResourceView, None]:
+    async def resources(self, /, kind: str, **filters: Filter) -> AsyncGenerator[ResourceView, None]:
         """Yield all resources of a kind that fit the filters `state`, `site` and `ended`."""
         after: str | None = ""
         while after is not None:
@@ -162,7 +162,7 @@ class AsyncFarrier:
             raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
-    async def watch(self, *, after: str | None = None, **filters: Filter) -> AsyncGenerator[Change, None]:
+    async def watch(self, /, *, after: str | None = None, **filters: Filter) -> AsyncGenerator[Change, None]:
         """Yield each change exactly once, after farrier has recorded it. The feed begins now, or after the stored
         cursor `after`. Reconnects after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
         following = Feed(filters, after)

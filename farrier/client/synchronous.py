@@ -42,7 +42,7 @@ class _Blocking(AsyncFarrier):
 
     @override
     async def _pause(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(seconds)  # noqa: ASYNC251 - no event loop runs
 
 
 async def _each(lines: Iterable[str]) -> AsyncIterator[str]:

@@ -17,8 +17,8 @@ from farrier.io.connections.pool import Connection
 from farrier.web.pages import lists, resource
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
-from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
 from tests.integration.conftest import backend, conn
+from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
 from tests.support import owners, pg
 from tests.support.monitors import grant, report
 from tests.support.web import WITH_TOKEN, closed_site, register

@@ -15,8 +15,8 @@ import typer
 from farrier.cli import group
 from farrier.cli.intent import answers
 from farrier.cli.intent.answers import Asking
-from farrier.cli.options import signatures
 from farrier.cli.options import params as param_options
+from farrier.cli.options import signatures
 from farrier.cli.output import lists, printing
 from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.resource import command_factory as commands

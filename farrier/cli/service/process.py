@@ -12,9 +12,7 @@ import typer
 from farrier import config, log
 from farrier.model.loop.doors import DoorKind
 
-_ConfigFile = Annotated[
-    Path | None, typer.Option("--config", envvar="FARRIER_CONFIG", help="TOML file with settings.")
-]
+_ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="FARRIER_CONFIG", help="TOML file with settings.")]
 _Dsn = Annotated[str | None, typer.Option(help="URL of the database: postgresql://…")]
 _DbTimeout = Annotated[
     str | None, typer.Option(help="Time limit for connecting to the database at the start, such as 60s.")
