@@ -88,9 +88,9 @@ class SimulatorFailed(errors.ServiceError):
     label = "simulator"
 
 
-def fake_systems(count: int) -> tuple[SimulatedSystem, ...]:
-    """Return `count` systems, which are the same at each call."""
-    return tuple(_system(number) for number in range(1, count + 1))
+def fake_systems(count: int, *, first: int = 1) -> tuple[SimulatedSystem, ...]:
+    """Return `count` systems with the numbers from `first` on. A number is always the same system."""
+    return tuple(_system(number) for number in range(first, first + count))
 
 
 def _system(number: int) -> SimulatedSystem:

@@ -88,7 +88,8 @@ class SimulatedFleet:
         self._queries = queries
         self._agents = agents
         self._after = after
-        self._asked: set[int] = set()
+        self._names = frozenset(node.name for node in nodes)
+        self._asked: set[str] = set()
         self.seen: tuple[NodeGlance, ...] = ()
         """The nodes as `glance` saw them last."""
 
@@ -135,12 +136,13 @@ class SimulatedFleet:
             await self._agents.enroll_at_last(token, machine)
 
     async def _onboard(self) -> None:
-        """Request the onboarding of the nodes that are ready, once for each node."""
+        """Request the onboarding of the nodes that are ready, once for each name: a user may give the machine of a
+        deleted node to another one."""
         for node in await self.glance():
             ready = node.status is NodeStatus.ENROLLING and node.management is Management.MANAGEABLE
-            wanted = ready and node.workflow_status is WorkflowStatus.PENDING and node.id not in self._asked
+            wanted = ready and node.workflow_status is WorkflowStatus.PENDING and node.name not in self._asked
             if wanted and await self.ask(node, Action.ONBOARD, mode=OnboardingMode.DEPLOY):
-                self._asked.add(node.id)
+                self._asked.add(node.name)
 
     async def ask(self, node: NodeGlance, action: Action, **params: object) -> bool:
         """Insert an intent. If it is refused, log this, because other clients also submit intents. Returns False if the
@@ -156,9 +158,10 @@ class SimulatedFleet:
         return True
 
     async def glance(self) -> tuple[NodeGlance, ...]:
-        """Return the present state of each node, or the last known state while the database is unreachable."""
+        """Return the present state of each node of the fleet, or the last known state while the database is
+        unreachable. Nodes that others have registered are theirs."""
         try:
-            self.seen = await self._api.glance(self._after)
+            self.seen = tuple(node for node in await self._api.glance(self._after) if node.name in self._names)
         except DatabaseUnreachable as away:
             _log.warning("fleet.not_seen", error=str(away))
         return self.seen

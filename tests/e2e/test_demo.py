@@ -119,14 +119,16 @@ async def test_a_demo_that_misses_its_goal_reports_the_reasons(tmp_path: Path) -
 
 
 @pytest.mark.timeout(120)
-async def test_the_command_beside_the_addresses_reaches_the_running_fleet(tmp_path: Path) -> None:
-    """A reader of an operator's page practises on the demo: each command takes the database as this one does."""
+async def test_commands_with_the_settings_of_the_demo_reach_its_fleet_and_its_region(tmp_path: Path) -> None:
+    """A reader of an operator's page practises on the demo: each command takes its settings as this one does."""
     async with farrier("demo", "--nodes", "1", "--dir", str(tmp_path)) as demo:
         await demo.prints("1 enrolling")
         (command,) = re.findall(r"^commands: farrier (.*)$", demo.printed, re.MULTILINE)
         async with farrier(*shlex.split(command)) as shown:
             assert await shown.ended() == 0, shown.logged
-    assert "gpu-0001" in shown.printed
+        async with farrier("site", "check", "--ask", *shlex.split(command)[-2:]) as checked:
+            assert await checked.ended() == 0, checked.logged
+    assert "gpu-0001" in shown.printed and "demo-1" in checked.printed
 
 
 @pytest.mark.timeout(120)

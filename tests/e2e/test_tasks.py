@@ -3,7 +3,6 @@ region and agents, and lead to what the pages promise."""
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import subprocess
@@ -110,13 +109,13 @@ async def at_work(directory: Path) -> AsyncIterator[Operator]:
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONPATH": str(pages.ROOT),
             "HOME": str(directory),
-            "FARRIER_DATABASE_DSN": scene.serving.dsn,
+            "FARRIER_CONFIG": str(scene.settings),
         }
         operator = Operator(scene, directory, environment, read=set())
         arriving.start_soon(scene.fleet.arrive, timedelta(0))
         await operator.finds(f"SELECT count(*) = {NODES} FROM farrier.nodes WHERE status = 'active'")
-        arriving.cancel_scope.cancel()
         yield operator
+        arriving.cancel_scope.cancel()
 
 
 @pytest.mark.full
@@ -136,7 +135,7 @@ async def follows_the_pages(directory: Path) -> None:
         await operator.has(4, "active")
         await operator.reads("decommission", 6, "decommission")
         await operator.has(6, "deleted")
-        await onboards(operator, 6)
+        await onboards_a_rack(operator)
         await renames(operator, 7)
         await adopts(operator, 8)
         followed = {page for page, _ in operator.read}
@@ -173,17 +172,18 @@ async def replaces_a_bmc(operator: Operator, node: int) -> None:
         await operator.finds(verified, name_of(node))
 
 
-async def onboards(operator: Operator, node: int) -> None:
-    """Onboard a node of the page's rack on the machine of a node that was decommissioned."""
+async def onboards_a_rack(operator: Operator) -> None:
+    """Onboard the rack that the demo leaves to its user, whose list has the columns of the page's."""
     (table,) = [block.text for block in pages.blocks(TASKS / "onboard.md") if block.language == "csv"]
-    head, machine, _ = table.strip().splitlines()
-    lines = [head, await operator.here(machine, node)]
-    assert len({len(row) for row in csv.reader(lines)}) == 1
-    (operator.directory / "rack8.csv").write_text("\n".join(lines) + "\n")
-    await operator.reads("onboard", node, "register", "verify")
-    await operator.finds("SELECT management = 'manageable' FROM farrier.nodes WHERE name = 'rack8-1'")
-    await operator.reads("onboard", node, "onboard")
-    await operator.has("rack8-1", "active")
+    rack = operator.scene.rack.read_text(encoding="utf-8").splitlines()
+    assert rack[0] == table.splitlines()[0]
+    (operator.directory / "rack8.csv").write_text("\n".join(rack) + "\n")
+    await operator.reads("onboard", 1, "register", "verify")
+    manageable = "SELECT count(*) = 2 FROM farrier.nodes WHERE name LIKE 'rack8-%' AND management = 'manageable'"
+    await operator.finds(manageable)
+    await operator.reads("onboard", 1, "onboard")
+    for name in ("rack8-1", "rack8-2"):
+        await operator.has(name, "active")
 
 
 async def renames(operator: Operator, node: int) -> None:
@@ -191,9 +191,14 @@ async def renames(operator: Operator, node: int) -> None:
     await operator.reads("rename", node, "remove")
     await operator.has(node, "deleted")
     said = await operator.reads("rename", node, "add")
-    await operator.scene.agents.enroll(TOKEN.findall(said)[0], machine)
     await operator.reads("rename", node, "adopt")
+    await operator.scene.agents.enroll(TOKEN.findall(said)[0], machine)
     await operator.has("r7-gpu-17", "active")
+    adopted = """
+        SELECT bool_and(o.mode = 'adopt') FROM farrier.node_onboardings o JOIN farrier.nodes n ON n.id = o.node_id
+         WHERE n.name = 'r7-gpu-17'
+    """
+    await operator.finds(adopted)
 
 
 async def adopts(operator: Operator, node: int) -> None:

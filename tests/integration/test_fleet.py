@@ -91,6 +91,13 @@ async def test_a_fleet_submits_intents_as_its_client_and_logs_refusals(api: Post
     assert line["event"] == "fleet.refused" and "parameter reason is missing" in line["error"]
 
 
+async def test_a_fleet_leaves_the_nodes_that_others_registered_to_them(api: PostgresFleet, db: pg.Database) -> None:
+    await api.register([BARE, FULL])
+    async with db.pool() as connections, client_on(connections) as client:
+        mine = await simulated(connections, db.dsn, SimulatedAgents(client)).glance()
+    assert [node.name for node in mine] == ["gpu-1"]
+
+
 @pytest.mark.parametrize("message", ["farrier.register_node", '"gpu-1"', "enroll_agent", "failure_class"])
 async def test_a_fleet_arrives_although_its_connection_breaks(message: str, db: pg.Database) -> None:
     """The connection breaks before a registration, after it (its result is lost), at an enrolment, and in a query."""

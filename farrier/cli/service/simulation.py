@@ -8,7 +8,7 @@ external services do.
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,18 +20,7 @@ from rich.console import Console
 from farrier import wiring
 from farrier.cli.service.board import Board, Places, board
 from farrier.cli.site import regions
-from farrier.config import (
-    AgentsConfig,
-    BmcConfig,
-    Config,
-    CredentialBinding,
-    CredentialsConfig,
-    DatabaseConfig,
-    HttpConfig,
-    MetricsConfig,
-    NodeConfig,
-    SitesConfig,
-)
+from farrier.config import Config, DatabaseConfig, load
 from farrier.daemon import Daemon, Serving
 from farrier.io.calls.fleet import PostgresFleet
 from farrier.io.calls.requests import PostgresRequests
@@ -50,11 +39,13 @@ from farrier.sim.installs import TEMPLATE, Installations
 from farrier.sim.maas import Durations, Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
 from farrier.sim.power import PowerCables
+from farrier.sim.rack import spare_systems, write_rack
 
 # The directory of the embedded server, below that of the demo.
 DATABASE = "postgresql"
 
 _LOOK_EVERY_SECONDS = 0.25
+_BMCS = "127.0.0.0/8"
 _MOVES_SHOWN = 12
 # The time over which agents enroll in an interactive demo.
 _ARRIVAL = timedelta(seconds=15)
@@ -150,6 +141,8 @@ class Scene(msgspec.Struct, frozen=True):
     agents: SimulatedAgents
     region: Region
     region_url: str
+    settings: Path
+    rack: Path
 
 
 @asynccontextmanager
@@ -161,13 +154,13 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
         api, requests = PostgresFleet(own.pool), PostgresRequests(own.pool, own.dsn, requested_by="demo")
         after = await api.newest()  # a directory of an earlier demo already has a fleet
         site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
-        systems = fake_systems(after + options.nodes)[after:]
+        systems, spare = fake_systems(options.nodes, first=after + 1), spare_systems(after)
         durations = msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT, test=_TEST * options.speed)
         region = Region(durations=durations)
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)
         async with (
-            simulated_bmc(options.directory / "bmc", systems, configuration=PROMPT) as bmc,
+            simulated_bmc(options.directory / "bmc", (*systems, *spare), configuration=PROMPT) as bmc,
             open_region(region, speed=options.speed) as url,
         ):
             files = write_site(
@@ -179,7 +172,9 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
                 motion_every=_MOTION_EVERY,
             )
             nodes = planned(systems, bmc, after=after, site=site)
-            config = _config(options, bmc, files)
+            rack = write_rack(options.directory, spare, bmc, after=after, site=site)
+            settings = _write_settings(options, bmc, files)
+            config = load(settings, environment={})
             await regions.prepare(config, regions.configured(config))
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
@@ -202,26 +197,35 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
                         living.start_soon(agents.run)
                         living.start_soon(installations.run)
                         living.start_soon(PowerCables(region, bmc).run)
-                        yield Scene(serving, bmc, fleet, agents, region, url)
+                        yield Scene(serving, bmc, fleet, agents, region, url, settings, rack)
                         living.cancel_scope.cancel()
                 finally:
                     stop.set()
 
 
-def _config(options: DemoOptions, bmc: SimulatedBmc, files: RegionFiles) -> Config:
-    return Config(
-        database=DatabaseConfig(embedded=str(options.directory / DATABASE)),
-        node=NodeConfig(offline_after=_OFFLINE_AFTER),
-        bmc=BmcConfig(ca_file=str(bmc.ca_file), allowed_networks=("127.0.0.0/8",)),
-        credentials=CredentialsConfig(
-            file_roots=(str(bmc.credential_file.parent), str(files.secrets)),
-            bindings=(CredentialBinding(references=(f"file:{bmc.credential_file}",), networks=("127.0.0.0/8",)),),
-        ),
-        http=HttpConfig(port=options.http_port),
-        metrics=MetricsConfig(port=0),
-        agents=AgentsConfig(port=0),
-        sites=SitesConfig(directory=str(files.sites)),
-    )
+def _write_settings(options: DemoOptions, bmc: SimulatedBmc, files: RegionFiles) -> Path:
+    """Write the settings of the demo, with which its user can also run other commands of farrier. Returns the file."""
+    secrets = [str(bmc.credential_file.parent), str(files.secrets)]
+    binding = {"references": [f"file:{bmc.credential_file}"], "networks": [_BMCS]}
+    settings: Mapping[str, Mapping[str, object]] = {
+        "database": {"embedded": str(options.directory / DATABASE)},
+        "node": {"offline_after": _OFFLINE_AFTER.total_seconds()},
+        "bmc": {"ca_file": str(bmc.ca_file), "allowed_networks": [_BMCS]},
+        "credentials": {"file_roots": secrets},
+        "http": {"port": options.http_port},
+        "metrics": {"port": 0},
+        "agents": {"port": 0},
+        "sites": {"directory": str(files.sites)},
+    }
+    tables = [f"[{section}]\n{_pairs(pairs)}" for section, pairs in settings.items()]
+    file = options.directory / "farrier.toml"
+    file.write_text("\n".join([*tables, f"[[credentials.bindings]]\n{_pairs(binding)}"]), encoding="utf-8")
+    return file
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    """Return the lines of a TOML table. Texts, numbers and lists are written as in JSON."""
+    return "".join(f"{key} = {msgspec.json.encode(value).decode()}\n" for key, value in values.items())
 
 
 def _places(scene: Scene) -> Places:
@@ -231,9 +235,10 @@ def _places(scene: Scene) -> Places:
         ("agents", f"{serving.servers[DoorKind.AGENTS]}/"),
         ("metrics", f"{serving.url}/metrics"),
         ("database", f"psql '{scene.serving.dsn}'"),
-        ("commands", f"farrier node list --dsn '{scene.serving.dsn}'"),
+        ("commands", f"farrier node list --config {scene.settings}"),
         ("BMCs", f"{scene.bmc.base_url}/redfish/v1/Systems"),
         ("MAAS", f"{scene.region_url}/api/2.0/"),
+        ("new rack", str(scene.rack)),
     )
 
 
