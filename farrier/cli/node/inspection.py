@@ -88,6 +88,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield from _networks(node)
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
+    yield "machine", node.machine or None
     yield "same machine", ", ".join(node.same_machine)
     yield "alike", ", ".join(node.alike_machines)
     yield "power", _power(node, now) if node.bmc_address else None

@@ -279,6 +279,14 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     unreachable: DeadDoors | None = None
     braked_at: datetime | None = None
 
+    @property
+    def machine(self) -> str:
+        """The recorded machine as its BMC reported it, to compare with an inventory."""
+        bmc = self.bmc
+        named = (("serial number", bmc.serial), ("UUID", bmc.uuid), ("MAC", ", ".join(bmc.macs)))
+        known = (f"{name} {value}" for name, value in named if value)
+        return " · ".join((*filter(None, (bmc.manufacturer, bmc.product)), *known))
+
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """A task of a node. `attempt` counts dispatches, and `failures` counts failed results. `claimed_by` is `agent of

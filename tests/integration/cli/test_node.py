@@ -169,6 +169,15 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
     assert "or more recently" not in shown
 
 
+async def test_the_recorded_machine_is_shown_with_what_an_inventory_has(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    uuid = "4c4c4544-0043-3510-8052-b4c04f4e3132"
+    recorded = f"""{{"manufacturer": "Dell", "serial": "C5RN2N3", "uuid": "{uuid}", "macs": ["b0:7b:25:00:00:17"]}}"""
+    await force(db, f"UPDATE farrier.nodes SET bmc = '{recorded}'")
+    shown = (await farrier("node", "show", "gpu-1")).out
+    assert f"Dell · serial number C5RN2N3 · UUID {uuid} · MAC b0:7b:25:00:00:17" in " ".join(shown.split())
+
+
 async def test_power_is_shown_as_read_at_its_stored_time_or_later(farrier: Prompt, db: pg.Database) -> None:
     await db.freeze()
     details = ("--bmc-address", "https://10.0.0.1", "--bmc-credential", "file:/run/creds/1")
