@@ -79,6 +79,7 @@ def blocks() -> Mapping[str, str]:
         "client-methods": _table(("method", "what it does"), library_reference.client_methods()),
         "client-errors": _table(("error", "meaning"), library_reference.client_errors()),
         "acceptance": _acceptance(),
+        "decisions": _decisions(),
         "walks": trace_walk.markdown(),
         **packages.blocks(),
         **sql_reference.blocks(),
@@ -276,6 +277,14 @@ def _agents_operations() -> str:
         for each in operations.OPERATIONS
     ]
     return _table(("operation", "what it does"), rows)
+
+
+def _decisions() -> str:
+    """Return the numbers and titles of the decisions, from their pages."""
+    found = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").split(". ", 1) for page in found]
+    rows = [(f"[{number}]({page.name})", title) for page, (number, title) in zip(found, titles, strict=True)]
+    return _table(("", "decision"), rows)
 
 
 def _first_line(text: str) -> str:
