@@ -6,6 +6,7 @@ heartbeat whose agent another transaction has locked is tried alone afterwards, 
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 
@@ -38,16 +39,19 @@ class Overloaded(Exception):
 class _WaitingBeat:
     """A heartbeat that waits for its answer."""
 
-    __slots__ = ("answer", "beat", "done")
+    __slots__ = ("answer", "beat")
 
     def __init__(self, beat: Beat) -> None:
         self.beat = beat
-        self.done = anyio.Event()
-        self.answer: BeatAnswer | Exception | None = None
+        self.answer: asyncio.Future[BeatAnswer] = asyncio.get_running_loop().create_future()
 
     def end(self, answer: BeatAnswer | Exception) -> None:
-        self.answer = answer
-        self.done.set()
+        if self.answer.done():  # nobody waits any more
+            return
+        if isinstance(answer, Exception):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)
 
 
 class Batches:
@@ -76,11 +80,7 @@ class Batches:
         slot = _WaitingBeat(beat)
         self._waiting.append(slot)
         self._some.set()
-        await slot.done.wait()
-        assert slot.answer is not None, "a slot ends with an answer or an error"
-        if isinstance(slot.answer, Exception):
-            raise slot.answer
-        return slot.answer
+        return await slot.answer
 
     async def run(self) -> None:
         """Send the collected heartbeats until cancelled. Those that wait then get an error."""
@@ -146,8 +146,7 @@ class Batches:
                 slot.end(await self._one(slot, patient=True))
         finally:
             self._alone -= 1
-            if not slot.done.is_set():
-                slot.end(DatabaseUnreachable("the configured server", "this server is stopping"))
+            slot.end(DatabaseUnreachable("the configured server", "this server is stopping"))
 
     async def _one(self, slot: _WaitingBeat, *, patient: bool = False) -> BeatAnswer | Exception:
         try:

@@ -66,6 +66,8 @@ def _is_list(info: inspect.Type) -> bool:
 
 def refuse_unknown(request: Request, known: Sequence[Parameter]) -> None:
     """Raise Refused for a parameter of the query string that the operation does not have."""
+    if not request.scope["query_string"]:
+        return
     names = [field.name for field in known if field.place is ParameterPlace.QUERY]
     for name in request.query_params:
         if name not in names:
