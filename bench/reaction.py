@@ -22,7 +22,7 @@ from bench import daemon, fleet, yardstick
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import PATIENCE, Ground
 from farrier.io.connections import pool
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NodeStatus
 
 # The client sends these intents one after another without a pause for some seconds, as job queues are measured. With
 # pauses, the figures (and the yardstick) would include the time that an idle CPU needs to wake up.

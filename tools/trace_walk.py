@@ -33,7 +33,7 @@ import msgspec
 from farrier import log
 from farrier.cli.service.simulation import DemoOptions, Scene, running
 from farrier.controller.agenda import Phase
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NodeStatus
 
 FARRIER = Path(__file__).parents[1] / "farrier"
 WALKS = Path(__file__).parent / "walks.json"

@@ -22,7 +22,7 @@ from farrier.model.advice.why_node import Why
 from farrier.model.intents.params import ParamsRules
 from farrier.model.intents.preview import Foreseen, PreviewVerdict
 from farrier.model.intents.requests import IntentRequest
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.node.limits import Limits
 from farrier.model.views.nodes import NodeDetail, Page
 

@@ -11,8 +11,7 @@ from farrier.model.intents import preview
 from farrier.model.intents.acceptance import Later, Refused
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.node.layers import NodeStatus, WorkflowStatus
 from farrier.model.views.nodes import NodeFilter, NodeView
 from farrier.protocols import Queries
 

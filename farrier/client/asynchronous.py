@@ -18,7 +18,7 @@ from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest, IntentStatus, Registered
 from farrier.model.monitors.monitor import Report
 from farrier.model.node.conditions import Condition
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.intents import IntentView
 from farrier.model.views.nodes import NodeDetail, NodeView

@@ -15,7 +15,7 @@ from farrier.model.intents.actions import API_MAX
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.monitors.monitor import Report, ReportAnswer
 from farrier.model.node.details import Details
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.intents import IntentView
 from farrier.model.views.responses import (
     LONGEST_WAIT_SECONDS,

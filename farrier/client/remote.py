@@ -23,28 +23,16 @@ from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
 from farrier.model.intents.preview import Foreseen
-from farrier.model.intents.requests import (
-    IntentAnswer,
-    IntentRequest,
-    IntentStatus,
-    Registered,
-    Registration,
-)
+from farrier.model.intents.requests import IntentAnswer, IntentRequest, IntentStatus, Registered, Registration
 from farrier.model.loop.restores import HoldView, Lift, Lifted
 from farrier.model.monitors.monitor import MonitorView, RefusalView
 from farrier.model.node.clocks import Overdue, OverduePage
 from farrier.model.node.details import DETAILS
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.node.limits import Limits
 from farrier.model.views.brakes import BrakeView
 from farrier.model.views.controllers import ShardOwnership
-from farrier.model.views.history import (
-    HistoryFilter,
-    HistoryKey,
-    HistoryPage,
-    Order,
-    parse_key,
-)
+from farrier.model.views.history import HistoryFilter, HistoryKey, HistoryPage, Order, parse_key
 from farrier.model.views.intents import IntentPage, IntentView, WantedIntents
 from farrier.model.views.nodes import EvidenceView, NodeDetail, NodeFilter, NodeView, Page, TaskView
 from farrier.model.views.resources import (

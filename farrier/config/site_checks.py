@@ -31,7 +31,7 @@ from farrier.config.tables import Fault, place
 from farrier.model import duration
 from farrier.model.maas.changes import LinkMode
 from farrier.model.node.evidence import Require
-from farrier.model.node.workflow import CleaningBy
+from farrier.model.node.layers import CleaningBy
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)

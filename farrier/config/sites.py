@@ -20,7 +20,7 @@ from farrier.config.burn_in import ValidationSite
 from farrier.config.credentials import CredentialBinding
 from farrier.model.maas.changes import LinkMode
 from farrier.model.node.evidence import Require
-from farrier.model.node.workflow import CleaningBy
+from farrier.model.node.layers import CleaningBy
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[

@@ -27,8 +27,8 @@ from farrier.model.loop.doors import DoorKind, DoorState, LostPulse
 from farrier.model.loop.outcome import EndsBy
 from farrier.model.machine.bmc import BmcFailure, PowerState
 from farrier.model.node.conditions import NAMES
-from farrier.model.node.edges import NODE
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NODE
 from farrier.model.node.limits import PLACES, STATES, ClockedState, Limits, kind_rules, rules
 from farrier.model.views.census import AgentHealth, Census, ObservationSource, Rules
 from farrier.protocols import Clock, ServerQueries

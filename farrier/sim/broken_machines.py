@@ -14,7 +14,7 @@ import structlog
 
 from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import StatusNumber as Status
-from farrier.model.node.workflow import FAILED, WorkflowStatus
+from farrier.model.node.layers import FAILED, WorkflowStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.sim.fleet import SimulatedFleet, name_of
 from farrier.sim.maas import CommissionFate, DeployFate, Nature, Region

@@ -19,9 +19,7 @@ import structlog
 
 from farrier.errors import DatabaseUnreachable
 from farrier.model.intents.actions import Action
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.layers import DecommissionMode, Management, NodeStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet

@@ -18,10 +18,7 @@ from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest, Registration
 from farrier.model.machine import bootstrap
-from farrier.model.node.edges import NODE
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import OnboardingMode, WorkflowStatus
+from farrier.model.node.layers import NODE, Management, NodeStatus, OnboardingMode, WorkflowStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.protocols import FleetApi, Queries, Requests

@@ -16,7 +16,7 @@ import typer
 
 from farrier import cli, config
 from farrier.io.schema import files
-from farrier.model.node import edges
+from farrier.model.node import layers
 from farrier.model.views import diagram
 from tests.architecture import sources
 from tests.support import pages
@@ -60,7 +60,7 @@ def test_the_state_model_shows_every_section_of_the_model() -> None:
     model = diagram.markdown()
     shown = "".join(TEXTS[sources.ROOT / "docs" / name] for name in OF_THE_MODEL)
     sections = {name: text for name, text in generate_docs.blocks().items() if text in model}
-    assert len(sections) > len(edges.Layer)
+    assert len(sections) > len(layers.Layer)
     assert [name for name, text in sections.items() if text.strip() not in shown] == ADVICE
 
 

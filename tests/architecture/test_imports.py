@@ -14,7 +14,7 @@ import pytest
 from farrier.handlers.node.handler import RESPONSES, RULES, RULES_FOR, NodeHandler
 from farrier.handlers.node.workflow.stages import DECOMMISSION
 from farrier.model.intents.actions import Action
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.node.stages import OnboardingStage
 
 NODE = "farrier.handlers.node"

@@ -16,7 +16,7 @@ from farrier.model.intents import preview, requests
 from farrier.model.loop import restores
 from farrier.model.machine import bmc, expected, health, identity, observation
 from farrier.model.network import segment
-from farrier.model.node import conditions, limits, sla, snapshot, stages, workflow
+from farrier.model.node import conditions, layers, limits, sla, snapshot, stages
 from farrier.model.node.limits import Limits
 from farrier.model.partition import partition, ufm
 from farrier.model.views import census
@@ -40,11 +40,11 @@ TIMES = re.compile(rf"(\d+) *\* *(?:interval )?'1 ?{UNIT}'|'1 ?{UNIT}'(?:::inter
 
 # A file may name one member of each of these sets: two would be a copy of the set.
 SETS: Mapping[str, frozenset[str]] = {
-    "workflow.TERMINAL": workflow.TERMINAL,
-    "workflow.FAILED": workflow.FAILED,
-    "workflow.AT_WORK": workflow.AT_WORK,
+    "layers.TERMINAL": layers.TERMINAL,
+    "layers.FAILED": layers.FAILED,
+    "layers.AT_WORK": layers.AT_WORK,
     "stages.OUTSIDE_MAAS": stages.OUTSIDE_MAAS,
-    "workflow.OnboardingMode but OUTSIDE_MAAS": frozenset(workflow.OnboardingMode) - stages.OUTSIDE_MAAS,
+    "layers.OnboardingMode but OUTSIDE_MAAS": frozenset(layers.OnboardingMode) - stages.OUTSIDE_MAAS,
     "node.LIVE_TASKS": snapshot.LIVE_TASKS,
     "expected.DRIFTING": expected.DRIFTING,
     "conditions.ENDS_WITH_A_WORKFLOW": conditions.ENDS_WITH_A_WORKFLOW,
@@ -74,7 +74,7 @@ EXCEPT: Mapping[tuple[str, str], str] = {
     ("tasks/take_task.sql", "node.LIVE_TASKS"): "it makes a dispatched task of a queued one",
     ("nodes/still_clocks.sql", ASKED): "the one place",
     ("nodes/register_node.sql", "sla.STOPS of enrolling by management"): "in which of them a node begins",
-    ("nodes/node_workflows.sql", "workflow.AT_WORK"): "each of the two alone: one has stages, the other undoes",
+    ("nodes/node_workflows.sql", "layers.AT_WORK"): "each of the two alone: one has stages, the other undoes",
 }
 
 LISTS = """
@@ -99,7 +99,7 @@ ENUMERATIONS: Mapping[str, set[str]] = {
     "node_identities_kind_check": set(get_args(get_type_hints(identity.Holder)["kind"])),
     "node_tasks_status_check": set(snapshot.TaskStatus),
     "node_uses_kind_check": {segment.KIND, partition.KIND},
-    "nodes_live_workflow_kind_check": set(workflow.WorkflowKind),
+    "nodes_live_workflow_kind_check": set(layers.WorkflowKind),
     "questions_verdict_check": set(preview.PreviewVerdict),
     "resource_intents_status_check": set(requests.IntentStatus),
     "restore_holds_choice_check": set(restores.HoldChoice),

@@ -13,14 +13,11 @@ from farrier.io.connections.pool import Connection, Pool
 from farrier.io.queries.lists import PostgresQueries
 from farrier.model.loop.controllers import SHARDS
 from farrier.model.machine.bmc import PowerState
-from farrier.model.node import clocks, edges
+from farrier.model.node import clocks, layers
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import LIVE, Layer, Management, NodeStatus, WorkflowStatus
 from farrier.model.node.limits import END_TO_END, Limits
-from farrier.model.node.management import Management
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE, WorkflowStatus
 from farrier.model.views.census import Census, Owned, Rules
 from farrier.model.views.nodes import NodeFilter, NodeView
 from tests.support import owners, pg, reading
@@ -130,7 +127,7 @@ async def add_workflow(
 
 def place(clock: StateClock) -> tuple[str, str, str]:
     """The state of a clock by the labels of the metrics."""
-    kind = edges.LAYER_KIND[Layer(clock.layer)]
+    kind = layers.LAYER_KIND[Layer(clock.layer)]
     if clock.state == clocks.END_TO_END:
         return kind, END_TO_END, ""
     state, _, substate = clock.state.partition("/")

@@ -17,8 +17,7 @@ from farrier.io.connections.pool import Pool
 from farrier.io.queries.lists import PostgresQueries
 from farrier.model.intents.actions import API_MAX, Action
 from farrier.model.intents.requests import Registration
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet

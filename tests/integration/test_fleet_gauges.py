@@ -23,10 +23,10 @@ from farrier.model.loop.controllers import SHARDS
 from farrier.model.loop.doors import DoorKind, DoorState, LostPulse
 from farrier.model.loop.outcome import EndsBy
 from farrier.model.machine.bmc import BmcFailure, PowerState
-from farrier.model.node import edges
+from farrier.model.node import edges, layers
 from farrier.model.node.conditions import NAMES
-from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import Layer
 from farrier.model.node.limits import PLACES, Limits, places_of
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
 from farrier.model.views.census import AgentHealth, Census, ObservationSource, Rules
@@ -290,10 +290,10 @@ def places() -> Iterator[tuple[str, str, str]]:
     """Every possible (kind, state, substate), from the model's own enumerations."""
     stages = {Layer.ONBOARDING: OnboardingStage, Layer.DECOMMISSION: DecommissionStage}
     for layer in Layer:
-        for state in set(edges.STATES[layer]) - edges.TERMINAL[layer]:
+        for state in set(layers.STATES[layer]) - edges.TERMINAL[layer]:
             by_stage = state == "running" and layer in stages
             for stage in stages[layer] if by_stage else ("",):
-                yield edges.LAYER_KIND[layer], str(state), str(stage)
+                yield layers.LAYER_KIND[layer], str(state), str(stage)
     for spec in BUILT_IN:
         yield from ((spec.name, *kinds.label(state)) for state in set(spec.states) - spec.terminal)
 
@@ -367,8 +367,8 @@ async def test_a_fleet_in_every_state_has_only_series_that_an_empty_one_has(
             SELECT s || '-' || m, s, m, farrier.now() - interval '100 h', farrier.now() - interval '100 h'
               FROM unnest($1::text[]) s, unnest($2::text[]) m
             """,
-            list(map(str, edges.STATES[Layer.STATUS])),
-            list(map(str, edges.STATES[Layer.MANAGEMENT])),
+            list(map(str, layers.STATES[Layer.STATUS])),
+            list(map(str, layers.STATES[Layer.MANAGEMENT])),
         )
         for kind, stages in (("onboarding", OnboardingStage), ("decommission", DecommissionStage)):
             await conn.execute(
@@ -377,7 +377,7 @@ async def test_a_fleet_in_every_state_has_only_series_that_an_empty_one_has(
                 SELECT 1000000 + row_number() OVER (), 'x', s, t, farrier.now() - interval '100 h', 'timeout'
                   FROM unnest($1::text[]) s, unnest($2::text[]) t
                 """,
-                list(map(str, edges.STATES[Layer.ONBOARDING])),
+                list(map(str, layers.STATES[Layer.ONBOARDING])),
                 list(map(str, stages)),
             )
     full = await scraped(replicas[0])

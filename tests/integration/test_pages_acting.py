@@ -13,8 +13,7 @@ from farrier.model.intents import actions
 from farrier.model.intents.acceptance import Allowed
 from farrier.model.intents.actions import Action
 from farrier.model.network.segment import SPEC as SEGMENT
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from tests.integration.test_pages import without_guards
 from tests.support import owners, pg
 from tests.support.web import WITH_TOKEN, register

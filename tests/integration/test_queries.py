@@ -11,9 +11,8 @@ from farrier.errors import RefusedByModel
 from farrier.io.connections.pool import Connection, Pool
 from farrier.io.queries.lists import PostgresQueries
 from farrier.model.node import clocks, edges
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import Layer, WorkflowStatus
 from farrier.model.node.limits import Limits
-from farrier.model.node.workflow import WorkflowStatus
 from farrier.model.views.controllers import Life
 from farrier.model.views.nodes import NodeFilter
 from tests.support import owners, pg, reading, tokens

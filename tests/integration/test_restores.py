@@ -19,7 +19,7 @@ from farrier.io.connections import pool, session
 from farrier.io.connections.pool import Connection
 from farrier.model.loop.outcome import Step, Transition
 from farrier.model.loop.restores import Hold
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.protocols.permit import require_lease
 from tests.support import again, loop, pg, toy
 from tests.support.loop import PATIENCE

@@ -9,7 +9,7 @@ import pytest
 from farrier.io.connections.pool import Connection
 from farrier.io.queries.lists import PostgresQueries
 from farrier.model.node import clocks, sla
-from farrier.model.node.edges import LAYER_KIND
+from farrier.model.node.layers import LAYER_KIND
 from farrier.model.node.limits import Limits
 from farrier.model.views.nodes import NodeFilter
 from tests.integration.test_census import add_node, place, rules

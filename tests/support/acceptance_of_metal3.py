@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from farrier.model.machine.bmc import BmcError, BmcFailure, backoff
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.stages import PATHS
-from farrier.model.node.workflow import OnboardingMode
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg

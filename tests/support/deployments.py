@@ -13,9 +13,9 @@ from typing_extensions import override
 from farrier.handlers.node.changes import with_fields, with_note, with_workflow
 from farrier.handlers.node.maas import bootstrap
 from farrier.model.maas.reading import Machine
+from farrier.model.node.layers import WorkflowStatus
 from farrier.model.node.snapshot import Memo, Workflow
 from farrier.model.node.stages import OnboardingStage
-from farrier.model.node.workflow import WorkflowStatus
 from farrier.sim.maas.records import Machine as Record
 from tests.support.handled import Handled
 from tests.support.maas import commissioned

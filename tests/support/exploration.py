@@ -36,29 +36,17 @@ from farrier.model.machine.health import Health, SshSeed
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node import edges
 from farrier.model.node.conditions import Effect, Source, has_source, quarantining
-from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import LIVE, Layer
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Agent, Decommission, Node, Onboarding, TaskStatus, TaskType, Workflow
 from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import LIVE
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import Write
 from farrier.protocols import BmcClient
 from tests.support import pairs
-from tests.support.nodes import (
-    MINUTE,
-    SECOND,
-    Alone,
-    Secrets,
-    agent,
-    intent,
-    node,
-    onboarding,
-    reporting,
-    writes,
-)
+from tests.support.nodes import MINUTE, SECOND, Alone, Secrets, agent, intent, node, onboarding, reporting, writes
 from tests.support.played_region import Disks, PlayedRegion, Shown
 from tests.support.stages import SITE
 from tests.support.stored import OPEN, stored

@@ -20,12 +20,11 @@ from farrier.handlers.node.kind import FAILURE_LABELS, NODE_KIND
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Transition, Update
 from farrier.model.loop.runs import Turn
+from farrier.model.node.layers import LIVE, Management
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.limits import Limits
-from farrier.model.node.management import Management
 from farrier.model.node.snapshot import Node, Workflow
 from farrier.model.node.stage_failures import POSSIBLE
-from farrier.model.node.workflow import LIVE
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import Write
 from tests.support import pairs
 from tests.support.nodes import answers, intent, writes

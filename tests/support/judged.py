@@ -15,10 +15,8 @@ from farrier.model.advice.why_node import explain
 from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.loop.outcome import EndsBy
 from farrier.model.node import mapping, sla
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import LIVE, Layer, NodeStatus, WorkflowKind, WorkflowStatus
 from farrier.model.node.limits import Limits
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE, WorkflowKind, WorkflowStatus
 from tests.support.site import Machine
 
 CARRIED = {NodeStatus.DRAINING, NodeStatus.REMOVING}

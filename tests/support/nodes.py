@@ -27,11 +27,9 @@ from farrier.model.machine.bmc import BmcTarget
 from farrier.model.machine.health import Alert, Health
 from farrier.model.machine.identity import Holder, Identity
 from farrier.model.node.conditions import NOT_OK, Condition, Effect, Source, stated
-from farrier.model.node.management import Management
+from farrier.model.node.layers import DecommissionMode, Management, NodeStatus, OnboardingMode, WorkflowStatus
 from farrier.model.node.snapshot import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
 from farrier.model.node.writes import AnswerIntent, Write
 from farrier.protocols import Identities, MaasClient, NodeCredentials, Regions
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from farrier.model.node.layers import SUCCEEDED, DecommissionMode, NodeStatus
 from farrier.model.node.mapping import ALLOWED
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import SUCCEEDED, DecommissionMode
 
 
 def fits(node: Node) -> bool:

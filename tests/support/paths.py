@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import Layer
 from farrier.model.node.snapshot import TaskType
 from tests.support.site import MINUTE, Machine, Site
 

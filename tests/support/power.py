@@ -18,9 +18,8 @@ from farrier.handlers.node.changes import Decision, NodeServices
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
 from farrier.model.machine.bmc import BmcError, BmcReading, BmcTarget, PowerState
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.node.snapshot import Bmc, Node
-from farrier.model.node.status import NodeStatus
 from farrier.model.node.writes import AnswerIntent
 from farrier.protocols import BmcClient
 from tests.support.nodes import NOW, SECOND, Alone, NoRegions, Secrets, decide, with_bmc

@@ -8,8 +8,8 @@ from typing import Any
 from farrier.model.loop.outcome import Record
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.conditions import quarantining
+from farrier.model.node.layers import LIVE
 from farrier.model.node.snapshot import Node, Workflow
-from farrier.model.node.workflow import LIVE
 from farrier.model.views.nodes import MaasView, NodeDetail, RegionView, WorkflowView
 
 REST = Record("do_nothing", "", "x.py:1")

@@ -30,10 +30,8 @@ from farrier.handlers.node.changes import (
 from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.maas.reading import MaasError, MaasFailure
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.node.management import Management
+from farrier.model.node.layers import CleaningBy, Management, NodeStatus, OnboardingMode
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import CleaningBy, OnboardingMode
 from farrier.model.node.writes import Write
 from farrier.protocols import MaasClient, Regions
 from farrier.sim.maas import ADMIN, Region

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from farrier.model.node.conditions import Condition, Source
+from farrier.model.node.layers import LIVE
 from farrier.model.node.snapshot import Node, Task, TaskStatus, Workflow
-from farrier.model.node.workflow import LIVE
 from farrier.model.node.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, RevokeBootstrap, Write
 
 OPEN = (TaskStatus.QUEUED, TaskStatus.DISPATCHED)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Memo
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import Status
 from tests.support.handled import Handled
 from tests.support.machines import machine_in

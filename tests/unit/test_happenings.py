@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from farrier.metrics.alerts.fleet import SHORT_STAYS
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.sim.events import FleetEvent, candidates, removals, turns
 

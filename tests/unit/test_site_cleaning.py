@@ -7,7 +7,7 @@ import pytest
 from farrier.config import site_checks
 from farrier.config.sites import CleaningSite, Erase, MaasSite, ReleaseSite, Site
 from farrier.model.node.evidence import Require
-from farrier.model.node.workflow import CleaningBy
+from farrier.model.node.layers import CleaningBy
 
 MAAS = MaasSite(url="http://maas.test/MAAS", key="env:MAAS_KEY")
 NO_SOURCE = "no source of this site can give the evidence"

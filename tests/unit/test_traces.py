@@ -25,9 +25,8 @@ from farrier.config import TracesConfig
 from farrier.errors import ConfigError, ServiceError
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model.loop.outcome import Decision, DoNothing, Step
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus
 from farrier.protocols import ServiceObserver, StateHandler
 from farrier.web.server.serving import serving
 from farrier.wiring import traces as tracing

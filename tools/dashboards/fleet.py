@@ -5,23 +5,9 @@ from __future__ import annotations
 
 from farrier.metrics import definitions, gauges
 from farrier.model.maas import region
-from farrier.model.node.edges import LAYER_KIND
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import LAYER_KIND, NodeStatus
 from tools.dashboards.frame import Board, Panels, Part
-from tools.dashboards.panels import (
-    FATAL,
-    SOME,
-    STALE,
-    About,
-    Column,
-    Query,
-    Steps,
-    heat,
-    layers,
-    lines,
-    number,
-    rows,
-)
+from tools.dashboards.panels import FATAL, SOME, STALE, About, Column, Query, Steps, heat, layers, lines, number, rows
 from tools.dashboards.promql import fleet, last_hour, total
 
 _NODE = 'kind="node"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from farrier.metrics import definitions, gauges
-from farrier.model.node.workflow import WorkflowKind, WorkflowStatus
+from farrier.model.node.layers import WorkflowKind, WorkflowStatus
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import FATAL, GREEN, SOME, About, Column, Query, Steps, bars, lines, number, rows
 from tools.dashboards.promql import fleet, last_hour, quantile, total

@@ -31,7 +31,7 @@ from farrier.io.schema import catalog, migrate, plan, text
 from farrier.io.schema.migrate import Migrated
 from farrier.io.schema.plan import MigrationPlan
 from farrier.model.loop.restores import HoldChoice, HoldView, Lift, Lifted
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.plural import counted
 
 _NOT_COMPARABLE = (

@@ -20,7 +20,7 @@ from farrier.model import duration
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.node import limits
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.node.limits import PLACES, Limits, places_of
 from farrier.model.views.nodes import NodeFilter, Page
 from farrier.model.views.resources import KindView, late_clock

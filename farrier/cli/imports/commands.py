@@ -26,7 +26,7 @@ from farrier.model.intents.requests import Registration
 from farrier.model.node import detail_changes
 from farrier.model.node.detail_changes import DetailChanges
 from farrier.model.node.details import DEFAULTS
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.plural import counted
 from farrier.model.views.nodes import NodeView
 

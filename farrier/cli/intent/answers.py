@@ -20,7 +20,7 @@ from farrier.errors import ExitCode, RefusedByModel
 from farrier.model.duration import with_unit
 from farrier.model.intents.requests import IntentAnswer, IntentRequest
 from farrier.model.kinds.spec import CREATE
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 
 BY_HELP = (
     "Client name that the history records. Default: this user's name; with --api, the name of the token. With --api, "

@@ -26,8 +26,7 @@ from farrier.model.intents import actions, param_texts
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest, IntentStatus
 from farrier.model.intents.selection import LARGEST_ID
-from farrier.model.node.edges import NODE
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NODE, NodeStatus
 from farrier.model.views.intents import IntentView, WantedIntents
 from farrier.model.views.nodes import Page
 from farrier.model.views.resources import KindView

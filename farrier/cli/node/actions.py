@@ -25,8 +25,7 @@ from farrier.model.intents.actions import ACTIONS, Action
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.intents.verbs import VERBS, Verb
 from farrier.model.node import detail_changes
-from farrier.model.node.edges import NODE
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NODE, NodeStatus
 from farrier.model.plural import counted
 from farrier.model.views.nodes import NodeFilter, NodeView
 

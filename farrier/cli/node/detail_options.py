@@ -17,8 +17,7 @@ import typer
 from farrier.cli.options import arguments, completed_names, completion, signatures
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.node.details import DEFAULTS, DETAILS, LISTED
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.views.nodes import NodeFilter
 
 P = ParamSpec("P")

@@ -25,7 +25,7 @@ from farrier.model.machine.health import Alert
 from farrier.model.node import details
 from farrier.model.node.clocks import StateClock
 from farrier.model.node.evidence import Device
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.views.nodes import EvidenceView, MaasView, NodeDetail, Page, RequestView, WorkflowView
 
 NodeArgument = Annotated[

@@ -20,7 +20,7 @@ from farrier.config import Config
 from farrier.errors import FarrierError
 from farrier.io.connections.embedded import EmbeddedServer, default_directory
 from farrier.model.maas.region import SPEC
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.nodes import NodeFilter
 from farrier.model.views.resources import WantedResources
 

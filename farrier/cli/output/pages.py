@@ -10,7 +10,7 @@ from farrier.cli.output import printing
 from farrier.cli.settings.connection import CommandSession
 from farrier.errors import RefusedByModel
 from farrier.model.intents import selection
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.nodes import NodeFilter, NodeView, Page
 from farrier.model.views.resources import ResourceView, WantedResources
 from farrier.model.views.responses import MOST_ROWS

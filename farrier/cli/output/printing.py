@@ -20,9 +20,7 @@ from farrier.cli.output import layout
 from farrier.model import duration
 from farrier.model.intents.requests import IntentStatus
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.node.layers import Management, NodeStatus, WorkflowStatus
 
 PANEL = "Output"
 """The group of the options that select the output format, in the help of a command."""

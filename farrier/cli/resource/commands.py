@@ -24,7 +24,7 @@ from farrier.model.intents import param_faults, param_texts, preview
 from farrier.model.intents.acceptance import Later, Refused
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.kinds.spec import CREATE
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.resources import ActionView, ResourceView, WantedResources
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from rich.text import Text
 from typing_extensions import override
 
 from farrier.cli.output.printing import COLOURS
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, NodeStatus
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.views.fleet import NodeGlance
 from farrier.model.views.history import HistoryEntry
 

@@ -26,8 +26,7 @@ from farrier.io.calls.fleet import PostgresFleet
 from farrier.io.calls.requests import PostgresRequests
 from farrier.io.queries.lists import PostgresQueries
 from farrier.model.loop.doors import DoorKind
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.signals import distinct
 from farrier.sim.agents import SimulatedAgents, agents_client

@@ -18,7 +18,7 @@ from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, FarrierError
 from farrier.model.maas.scripts import Text, fault
-from farrier.model.node.workflow import CleaningBy
+from farrier.model.node.layers import CleaningBy
 from farrier.protocols import MaasClient, ServiceObserver
 from farrier.services.http.client import Times
 from farrier.services.maas.regions import Regions, settings_of

@@ -25,9 +25,8 @@ from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.observation import Outage, without
 from farrier.model.node import conditions, sla, stages
 from farrier.model.node.conditions import Source
-from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Layer, Management
 from farrier.model.node.snapshot import NO_TIME, Node, StopRequest, Workflow
 from farrier.model.node.spec import STAGE_LAYERS
 from farrier.model.node.writes import Write

@@ -11,9 +11,9 @@ from farrier.handlers.node.changes import layers
 from farrier.handlers.resource import LayeredKind
 from farrier.model.kinds.measures import Sample
 from farrier.model.loop.runs import AnsweredIntent, LayerState
+from farrier.model.node.layers import FAILED
 from farrier.model.node.snapshot import Node, Workflow
 from farrier.model.node.spec import SPEC, STAGE_LAYERS
-from farrier.model.node.workflow import FAILED
 from farrier.model.node.writes import AnswerIntent
 
 FAILURES = "workflow_failures"

@@ -16,10 +16,8 @@ import msgspec
 from farrier.io import decoding, statements
 from farrier.io.kinds.rows import encode
 from farrier.model.loop.runs import Finished
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import LIVE, NODE, NodeStatus, WorkflowKind
 from farrier.model.node.snapshot import Node, Workflow
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE, WorkflowKind
 from farrier.model.node.writes import (
     AnswerIntent,
     CreateTask,

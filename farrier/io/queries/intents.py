@@ -10,7 +10,7 @@ import msgspec
 from farrier.io import statements
 from farrier.io.connections.pool import Connection
 from farrier.io.queries import reading
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.intents import IntentView
 
 _PAGE = statements.load("queries/intents")

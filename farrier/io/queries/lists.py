@@ -29,7 +29,7 @@ from farrier.model.monitors.monitor import MonitorView, RefusalView
 from farrier.model.network import segment as network_segment
 from farrier.model.node import clocks
 from farrier.model.node.clocks import Overdue, OverduePage
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.node.limits import STATES, Limits
 from farrier.model.partition import partition as ib_partition
 from farrier.model.views.brakes import BrakeView

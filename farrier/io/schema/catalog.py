@@ -21,11 +21,11 @@ from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.kinds.spec import KindSpec
 from farrier.model.loop import pulses
 from farrier.model.machine import bmc, expected, health, identity, observation
-from farrier.model.node import conditions, edges, evidence, mapping, sla, stages, workflow
+from farrier.model.node import conditions, evidence, layers, mapping, sla, stages
 from farrier.model.node import spec as node_spec
+from farrier.model.node.layers import NodeStatus
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import TaskType
-from farrier.model.node.status import NodeStatus
 
 _REPLACE_ROWS = statements.load("catalog/replace_rows")
 _OWN_TABLE = statements.load("catalog/own_table")
@@ -143,7 +143,7 @@ def _model() -> dict[str, Rows]:
     return {
         "workflow_mapping": _mapping(),
         "clock_stops": [
-            {"kind": edges.LAYER_KIND[stop.layer], "state": stop.state, "fact": stop.fact, "value": value}
+            {"kind": layers.LAYER_KIND[stop.layer], "state": stop.state, "fact": stop.fact, "value": value}
             for stop in sla.STOPS
             for value in stop.values
         ],
@@ -158,12 +158,12 @@ def _model() -> dict[str, Rows]:
         "workflow_statuses": [
             {
                 "status": status,
-                "ended": status in workflow.TERMINAL,
-                "succeeded": status in workflow.SUCCEEDED,
-                "failed": status in workflow.FAILED,
-                "at_work": status in workflow.AT_WORK,
+                "ended": status in layers.TERMINAL,
+                "succeeded": status in layers.SUCCEEDED,
+                "failed": status in layers.FAILED,
+                "at_work": status in layers.AT_WORK,
             }
-            for status in workflow.WorkflowStatus
+            for status in layers.WorkflowStatus
         ],
         "actions": [
             {

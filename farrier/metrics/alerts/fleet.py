@@ -32,8 +32,8 @@ from farrier.model.maas.region import RegionState
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.conditions import BMC_HEALTH
 from farrier.model.node.conditions import Source as ConditionSource
-from farrier.model.node.edges import LAYER_KIND, NODE
 from farrier.model.node.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
+from farrier.model.node.layers import LAYER_KIND, NODE
 from farrier.model.node.limits import END_TO_END, PLACES, ClockedState, Limits, places_of, rules
 from farrier.model.views.census import ObservationSource
 

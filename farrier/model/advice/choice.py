@@ -29,10 +29,15 @@ from farrier.model.maas.region import RegionState
 from farrier.model.machine import expected
 from farrier.model.node import conditions, failures
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.edges import Layer
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import FAILED, DecommissionMode, OnboardingMode, WorkflowStatus
+from farrier.model.node.layers import (
+    FAILED,
+    DecommissionMode,
+    Layer,
+    Management,
+    NodeStatus,
+    OnboardingMode,
+    WorkflowStatus,
+)
 from farrier.model.views import sweeps
 from farrier.model.views.nodes import NodeDetail
 from farrier.model.views.resources import ResourceView

@@ -21,13 +21,19 @@ from farrier.model.machine.observed_goals import GOES_ON_AT, goals_left, shows_g
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Source
 from farrier.model.node.evidence import Require
-from farrier.model.node.management import Management
+from farrier.model.node.layers import (
+    LIVE,
+    DecommissionMode,
+    Management,
+    NodeStatus,
+    OnboardingMode,
+    WorkflowKind,
+    WorkflowStatus,
+)
 from farrier.model.node.mapping import WITHOUT_WORKFLOW
 from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 from farrier.model.views.nodes import MaasView, NodeDetail, RegionView, RequestView
 
 GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})

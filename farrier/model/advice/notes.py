@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from farrier.model.node import conditions
-from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.node.layers import WorkflowStatus
 from farrier.model.views.nodes import NodeView
 
 

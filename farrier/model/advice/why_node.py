@@ -23,9 +23,8 @@ from farrier.model.machine import expected
 from farrier.model.machine.health import Alert
 from farrier.model.node import clocks, conditions
 from farrier.model.node.clocks import StateClock
+from farrier.model.node.layers import NodeStatus, WorkflowStatus
 from farrier.model.node.limits import Limits
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
 from farrier.model.views import sweeps
 from farrier.model.views.nodes import MaasView, NodeDetail, RequestView
 

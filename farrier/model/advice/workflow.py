@@ -20,16 +20,16 @@ from farrier.model.machine import expected
 from farrier.model.node import conditions, failures
 from farrier.model.node.conditions import Condition, Effect, Source
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import (
+from farrier.model.node.layers import (
     FAILED,
     CleaningBy,
     DecommissionMode,
+    NodeStatus,
     OnboardingMode,
     WorkflowKind,
     WorkflowStatus,
 )
+from farrier.model.node.stages import DecommissionStage
 from farrier.model.views.nodes import MaasView, NodeDetail
 
 ONBOARD = (

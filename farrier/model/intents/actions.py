@@ -18,9 +18,8 @@ from farrier.model.intents import params, workflow_condition
 from farrier.model.intents.acceptance import Allowed, Answer, Later, refusal
 from farrier.model.intents.workflow_condition import LiveWorkflow, WorkflowCondition
 from farrier.model.kinds.spec import KindAction
-from farrier.model.node.management import TRANSIENT, Management
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.layers import TRANSIENT, DecommissionMode, Management, OnboardingMode
+from farrier.model.node.layers import NodeStatus as N
 
 API_MIN = 1
 API_MAX = 2

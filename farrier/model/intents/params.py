@@ -19,7 +19,7 @@ from farrier.model.credential import Scheme
 from farrier.model.node import details
 from farrier.model.node.conditions import DEFAULT_KEY
 from farrier.model.node.details import CONTROL, FAULT
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.layers import DecommissionMode, OnboardingMode
 
 REASON_MAX = 500
 """Largest number of characters of a reason. Lists and alerts show a reason in one line."""

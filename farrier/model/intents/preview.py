@@ -16,8 +16,7 @@ from farrier.model.intents import acceptance, actions
 from farrier.model.intents.acceptance import Answer, Later, Refused
 from farrier.model.intents.actions import Action
 from farrier.model.loop import restores
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.views.nodes import NodeView
 from farrier.model.views.resources import ActionView, ResourceView
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from farrier.model.intents.actions import API_MAX
 from farrier.model.node.details import Details
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 
 
 class IntentRequest(msgspec.Struct, frozen=True, kw_only=True):

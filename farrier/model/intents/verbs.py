@@ -13,7 +13,7 @@ import msgspec
 from farrier.model.intents import actions
 from farrier.model.intents.actions import ACTIONS, Action, rules
 from farrier.model.intents.params import ParamsRules, PowerRequest
-from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.layers import DecommissionMode
 
 
 class Verb(msgspec.Struct, frozen=True, kw_only=True):

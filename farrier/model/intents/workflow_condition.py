@@ -10,10 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from farrier.model.node import workflow
+from farrier.model.node import layers
+from farrier.model.node.layers import LIVE, DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.stages import OUTSIDE_MAAS
-from farrier.model.node.workflow import LIVE, DecommissionMode, Mode, OnboardingMode, WorkflowKind
-from farrier.model.node.workflow import WorkflowStatus as W
 
 
 class LiveWorkflow(Protocol):
@@ -115,6 +115,6 @@ def _in(statuses: frozenset[W]) -> WorkflowCondition:
     return WorkflowCondition(text=f"with a workflow that is {names}", none=False, modeless=False, statuses=statuses)
 
 
-FAILED = _in(workflow.FAILED)
-BEGUN = _in(workflow.FAILED | {W.RUNNING})
-FREEZABLE = _in(workflow.AT_WORK)
+FAILED = _in(layers.FAILED)
+BEGUN = _in(layers.FAILED | {W.RUNNING})
+FREEZABLE = _in(layers.AT_WORK)

@@ -14,7 +14,7 @@ import msgspec
 from farrier.model.maas.reading import MaasStatus as S
 from farrier.model.maas.reading import Machine
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.views.nodes import MaasView
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from farrier.model.maas.reading import MaasStatus as M
+from farrier.model.node.layers import Mode
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.model.node.stages import path_of
-from farrier.model.node.workflow import Mode
 
 GOES_ON_AT = {
     M.COMMISSIONING: O.WAIT_FOR_READY,

@@ -14,13 +14,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from farrier.model.node import sla
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import RETRIED, Layer, Management, NodeStatus, WorkflowKind, WorkflowStatus
 from farrier.model.node.limits import Limits, Overrides
-from farrier.model.node.management import Management
 from farrier.model.node.sla import SlaFacts
 from farrier.model.node.stages import STAGES
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import RETRIED, WorkflowKind, WorkflowStatus
 from farrier.model.views.nodes import NodeView, WorkflowView
 
 END_TO_END = "end to end"

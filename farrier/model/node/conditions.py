@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
-from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.layers import NodeStatus as N
 
 
 class Source(StrEnum):

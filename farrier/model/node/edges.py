@@ -11,38 +11,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from farrier.model.kinds.spec import KindEdge
-from farrier.model.node import workflow
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
-
-
-class Layer(StrEnum):
-    """The parts of a node that have separate states and clocks."""
-
-    STATUS = "status"
-    MANAGEMENT = "management"
-    ONBOARDING = "onboarding"
-    DECOMMISSION = "decommission"
-
-
-NODE = "node"
-"""The name of the kind for nodes. It is also the value of the metric label `kind` for the status of nodes."""
-
-LAYER_KIND: Mapping[Layer, str] = {
-    Layer.STATUS: NODE,
-    Layer.MANAGEMENT: "management",
-    Layer.ONBOARDING: "onboarding",
-    Layer.DECOMMISSION: "decommission",
-}
-"""The value of the metric label `kind` for each layer."""
-
-STATES: Mapping[Layer, type[StrEnum]] = {
-    Layer.STATUS: N,
-    Layer.MANAGEMENT: Management,
-    Layer.ONBOARDING: W,
-    Layer.DECOMMISSION: W,
-}
+from farrier.model.node import layers
+from farrier.model.node.layers import Layer, Management
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 
 
 def _fan(*rows: tuple[tuple[StrEnum, ...], StrEnum, str, str]) -> tuple[KindEdge, ...]:
@@ -256,7 +228,7 @@ INITIAL: Mapping[Layer, frozenset[str]] = {
 TERMINAL: Mapping[Layer, frozenset[str]] = {
     Layer.STATUS: frozenset({N.DELETED}),
     Layer.MANAGEMENT: frozenset(),
-    Layer.ONBOARDING: workflow.TERMINAL,
-    Layer.DECOMMISSION: workflow.TERMINAL,
+    Layer.ONBOARDING: layers.TERMINAL,
+    Layer.DECOMMISSION: layers.TERMINAL,
 }
 """The states without outgoing edges. Management has no such state, because it ends with the node."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from farrier.model.kinds.spec import KindSpec, label
-from farrier.model.node import edges, sla
+from farrier.model.node import layers, sla
 from farrier.model.node import spec as node_spec
 
 Overrides: TypeAlias = Mapping[str, timedelta]
@@ -87,7 +87,7 @@ STATES: tuple[ClockedState, ...] = tuple(places_of((node_spec.SPEC,)))
 PLACES: tuple[ClockedState, ...] = (
     *STATES,
     *(
-        ClockedState(edges.LAYER_KIND[layer], END_TO_END, "", f"{layer}.{END_TO_END}", limit)
+        ClockedState(layers.LAYER_KIND[layer], END_TO_END, "", f"{layer}.{END_TO_END}", limit)
         for layer, limit in sla.END_TO_END.items()
     ),
 )

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowKind
-from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowKind
+from farrier.model.node.layers import WorkflowStatus as W
 
 
 class PermittedPair(msgspec.Struct, frozen=True):

@@ -17,11 +17,8 @@ from typing import assert_never
 import msgspec
 
 from farrier.model.kinds.spec import KindState
-from farrier.model.node.edges import Layer
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Layer, Management, NodeStatus, WorkflowStatus
 from farrier.model.node.stages import DecommissionStage, OnboardingStage, Stage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
 
 
 class Fact(StrEnum):

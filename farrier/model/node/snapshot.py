@@ -26,10 +26,16 @@ from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Effect, Source
 from farrier.model.node.evidence import Cleaned, Evidence, ExpectedDevices, Judged
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import (
+    CleaningBy,
+    DecommissionMode,
+    Management,
+    NodeStatus,
+    OnboardingMode,
+    WorkflowKind,
+    WorkflowStatus,
+)
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import CleaningBy, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 
 # The placeholder for a time that the database will set.
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)

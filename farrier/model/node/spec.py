@@ -8,10 +8,8 @@ from typing import Final
 
 from farrier.model.intents.actions import ACTIONS
 from farrier.model.kinds.spec import KindLayer, KindSpec, KindState
-from farrier.model.node import edges, sla
-from farrier.model.node.edges import NODE, Layer
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowKind, WorkflowStatus
+from farrier.model.node import edges, layers, sla
+from farrier.model.node.layers import NODE, Layer, NodeStatus, WorkflowKind, WorkflowStatus
 
 _TABLES = {
     WorkflowKind.ONBOARDING: "farrier.node_onboardings",
@@ -29,7 +27,7 @@ def _layer(layer: Layer, relation: str = "") -> KindLayer:
         edges=edges.EDGES[layer],
         initial=edges.INITIAL[layer],
         terminal=edges.TERMINAL[layer],
-        label=edges.LAYER_KIND[layer],
+        label=layers.LAYER_KIND[layer],
         key=layer.value,
         relation=relation,
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import WorkflowKind
 from farrier.model.node.stages import STAGES, WITH_MAAS, Stage
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import WorkflowKind
 
 _NOWHERE: frozenset[Stage] = frozenset()
 _IN_MAAS = WITH_MAAS | {D.CLEANUP_STORAGE}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
-from farrier.model.node.workflow import CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.node.layers import CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
 
 
 class OnboardingStage(StrEnum):

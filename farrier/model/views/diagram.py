@@ -14,10 +14,9 @@ from farrier.model.intents import actions
 from farrier.model.kinds import diagram
 from farrier.model.machine import expected
 from farrier.model.markdown import table
-from farrier.model.node import condition_effects, conditions, edges, failures, mapping, meanings, sla, stages
+from farrier.model.node import condition_effects, conditions, edges, failures, layers, mapping, meanings, sla, stages
 from farrier.model.node import spec as node_spec
-from farrier.model.node.edges import Layer
-from farrier.model.node.workflow import DecommissionMode, Mode, OnboardingMode
+from farrier.model.node.layers import DecommissionMode, Layer, Mode, OnboardingMode
 
 # Both workflows have the same edges, so one section shows them.
 _SECTIONS = {
@@ -83,10 +82,10 @@ def _mark(stage: stages.Stage, mode: Mode) -> str:
 
 def _mapping_table() -> str:
     rows = [
-        (f"{kind} {status}", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in nodes))
+        (f"{kind} {status}", ", ".join(n for n in layers.STATES[Layer.STATUS] if n in nodes))
         for (kind, status), nodes in mapping.ALLOWED.items()
     ]
-    alone = ("no live workflow", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in mapping.WITHOUT_WORKFLOW))
+    alone = ("no live workflow", ", ".join(n for n in layers.STATES[Layer.STATUS] if n in mapping.WITHOUT_WORKFLOW))
     return table(("workflow", "node status"), [*rows, alone])
 
 
@@ -126,8 +125,8 @@ def _action_table() -> str:
             str(action),
             diagram.params(spec.params),
             str(spec.since),
-            _some(edges.STATES[Layer.STATUS], spec.accepted_in),
-            _some(edges.STATES[Layer.MANAGEMENT], spec.managements),
+            _some(layers.STATES[Layer.STATUS], spec.accepted_in),
+            _some(layers.STATES[Layer.MANAGEMENT], spec.managements),
             spec.condition.text + _regardless(spec),
             spec.destructive.text if spec.destructive is not None else "",
             spec.description,
@@ -148,7 +147,7 @@ def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
 
 
 def _regardless(spec: actions.ActionSpec) -> str:
-    states = (*edges.STATES[Layer.STATUS], *edges.STATES[Layer.MANAGEMENT])
+    states = (*layers.STATES[Layer.STATUS], *layers.STATES[Layer.MANAGEMENT])
     names = " or ".join(state for state in states if state in spec.regardless_in | spec.stops)
     return f", and always in {names}" if names else ""
 

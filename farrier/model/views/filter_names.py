@@ -8,7 +8,7 @@ import msgspec
 
 from farrier.model.kinds.spec import is_in
 from farrier.model.node.details import DETAILS
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.history import HistoryFilter
 from farrier.model.views.resources import KindView
 

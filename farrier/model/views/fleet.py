@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.node.layers import Management, NodeStatus, WorkflowStatus
 
 
 class NodeGlance(msgspec.Struct, frozen=True):

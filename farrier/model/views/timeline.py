@@ -13,10 +13,10 @@ import msgspec
 
 from farrier.model import duration
 from farrier.model.node.clocks import END_TO_END, StateClock
+from farrier.model.node.layers import FAILED, SUCCEEDED, TERMINAL, DecommissionMode, OnboardingMode, WorkflowKind
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.spec import STAGE_LAYERS
 from farrier.model.node.stages import path_of
-from farrier.model.node.workflow import FAILED, SUCCEEDED, TERMINAL, DecommissionMode, OnboardingMode, WorkflowKind
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.views.history import HistoryEntry
 from farrier.model.views.nodes import WorkflowView
 

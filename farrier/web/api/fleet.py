@@ -16,7 +16,7 @@ from farrier.model.intents.params import BRAKE_LIFT_MAX, REASON_MAX
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.loop.restores import Lift
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.node.snapshot import TaskStatus
 from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.nodes import Figures

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from farrier.errors import FarrierError
 from farrier.model import duration
 from farrier.model.api_token import Scope
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.history import (
     HistoryEntry,
     HistoryFilter,

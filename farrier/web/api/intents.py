@@ -18,7 +18,7 @@ from starlette.responses import Response
 from farrier.model.api_token import Scope
 from farrier.model.intents import requests as asked
 from farrier.model.intents.actions import ACTIONS, API_MIN
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.intents import IntentView, WantedIntents
 from farrier.model.views.responses import Intents
 from farrier.web.api import operation

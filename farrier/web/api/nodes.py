@@ -24,7 +24,7 @@ from farrier.model.intents.actions import API_MIN, Action
 from farrier.model.intents.requests import IntentStatus
 from farrier.model.machine import bootstrap as bootstraps
 from farrier.model.node import details
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.nodes import NodeDetail
 from farrier.model.views.responses import (
     MOST_ROWS,

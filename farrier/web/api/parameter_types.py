@@ -12,9 +12,7 @@ from msgspec import Meta
 from farrier.model.intents.actions import API_MAX, API_MIN
 from farrier.model.intents.selection import LARGEST_ID, label_tests
 from farrier.model.node import details
-from farrier.model.node.edges import NODE
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NODE, Management, NodeStatus
 from farrier.model.views.nodes import NodeFilter
 from farrier.model.views.responses import LONGEST_WAIT_SECONDS, MOST_ROWS
 from farrier.web.server.refusals import RefusedRequest

@@ -27,7 +27,7 @@ from farrier.model.intents.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
 from farrier.model.intents.preview import PreviewVerdict
 from farrier.model.intents.requests import IntentStatus
 from farrier.model.kinds.spec import CREATE
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.views.nodes import NodeDetail
 from farrier.model.views.resources import ActionView, KindView, ResourceView
 from farrier.web.pages import forms, render

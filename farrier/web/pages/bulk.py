@@ -32,8 +32,7 @@ from farrier.model.intents import actions, param_faults, param_texts, requests
 from farrier.model.intents.actions import ACTIONS, Action
 from farrier.model.intents.selection import is_id
 from farrier.model.node import detail_changes
-from farrier.model.node.edges import NODE
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NODE, NodeStatus
 from farrier.model.views.nodes import NodeFilter, NodeView
 from farrier.model.views.responses import MOST_ROWS
 from farrier.web.pages import forms, lists

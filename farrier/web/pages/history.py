@@ -7,7 +7,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.web.api import decoding as reading
 from farrier.web.api.history import OfAll
 from farrier.web.pages import render

@@ -19,8 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from farrier.model.intents.actions import Action
 from farrier.model.node import details
 from farrier.model.node.clocks import above, worst
-from farrier.model.node.management import Management
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.views.nodes import BY_NAME, GROUPS, ORDERS, NodeFilter, NodeView, Page, SortKey
 from farrier.model.views.resources import KindView, clocks_of
 from farrier.web.api import decoding as reading

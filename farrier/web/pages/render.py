@@ -20,7 +20,7 @@ from farrier.model import duration
 from farrier.model.advice.notes import notes
 from farrier.model.advice.recommended import Recommended
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.plural import counted
 from farrier.model.views.history import HistoryEntry
 from farrier.model.views.timeline import TimelineRow

@@ -18,7 +18,7 @@ from farrier.bulk import dry_runs
 from farrier.model.advice import why_resource
 from farrier.model.network import segment
 from farrier.model.node import details
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.model.partition import partition
 from farrier.model.views import timeline
 from farrier.model.views.history import HistoryEntry, HistoryFilter

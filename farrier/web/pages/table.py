@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from farrier.web.pages import actions, brakes, bulk, history, lists, login, render, resource
 from farrier.web.server.backend import backend_of
 

@@ -22,7 +22,7 @@ import pytest
 from farrier.errors import ExitCode
 from farrier.model.intents import actions
 from farrier.model.intents.verbs import VERBS
-from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.layers import DecommissionMode
 from tests.integration.cli.conftest import Prompt
 from tests.support import again, pg
 

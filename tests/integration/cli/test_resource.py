@@ -12,7 +12,7 @@ import pytest
 from farrier.cli.output import pages
 from farrier.errors import ExitCode
 from farrier.model.intents.actions import ACTIONS
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NodeStatus
 from tests.integration.cli.conftest import Prompt
 from tests.support import crates, owners, pg
 from tests.support.crates import Yard

@@ -13,8 +13,8 @@ from farrier import agent
 from farrier.config.sites import CleaningSite
 from farrier.model.maas.scripts import Text
 from farrier.model.machine.bmc import PowerState
+from farrier.model.node.layers import DecommissionMode
 from farrier.model.node.stages import BY_REGION
-from farrier.model.node.workflow import DecommissionMode
 from farrier.sim.maas import Region, Status
 from farrier.sim.maas.records import Remains, ScriptStatus, SetType
 from tests.support import pg

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from farrier.config.sites import ReleaseSite
+from farrier.model.node.layers import DecommissionMode, OnboardingMode
 from farrier.model.node.snapshot import TaskType
 from farrier.model.node.stages import PATHS
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
 from farrier.sim.maas import ADMIN, Region, Status
 from tests.support import pg
 from tests.support import site as sites

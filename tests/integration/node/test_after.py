@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from farrier.io.kinds.node import NodeRows
 from farrier.io.kinds.state import PostgresStateIO
-from farrier.model.node.edges import NODE
+from farrier.model.node.layers import NODE
 from tests.support.site import MINUTE, Machine, Site
 
 

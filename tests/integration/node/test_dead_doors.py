@@ -13,7 +13,7 @@ from farrier.io.calls.doors import PostgresDoor
 from farrier.io.connections.pulse import PostgresPulse
 from farrier.model.loop.doors import DoorKind
 from farrier.model.loop.pulses import PULSE_LOST, REACH_EXPECTED, REACH_LOST
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import Layer
 from farrier.model.node.sla import stage_deadline
 from farrier.model.node.snapshot import TaskType
 from farrier.model.node.stages import OnboardingStage

@@ -11,10 +11,8 @@ from itertools import permutations, product
 import pytest
 
 from farrier.io.connections.pool import Connection
-from farrier.model.node import edges, mapping
-from farrier.model.node.edges import Layer
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE, TERMINAL, WorkflowKind, WorkflowStatus
+from farrier.model.node import edges, layers, mapping
+from farrier.model.node.layers import LIVE, TERMINAL, Layer, NodeStatus, WorkflowKind, WorkflowStatus
 from tests.support import pg
 
 REFUSED = "FR409"
@@ -61,7 +59,7 @@ async def test_the_database_accepts_exactly_the_edges_of_the_model(every_db: pg.
     table, column = ROWS[layer]
     async with every_db.connect() as conn:
         await register(conn)
-        for source, target in permutations(edges.STATES[layer], 2):
+        for source, target in permutations(layers.STATES[layer], 2):
             before, move = (f"UPDATE {table} SET {column} = '{value}'" for value in (source, target))
             expected = None if (source, target) in edges.ALLOWED[layer] else REFUSED
             assert await refusal(conn, before, move) == expected, (source, target)
@@ -172,7 +170,7 @@ async def test_a_layer_begins_only_where_the_model_begins_it(every_db: pg.Databa
     async with every_db.connect() as conn:
         await register(conn)
         await conn.execute("UPDATE farrier.nodes SET name = 'gpu-0'")
-        for value in edges.STATES[layer]:
+        for value in layers.STATES[layer]:
             made = {
                 Layer.STATUS: f"nodes (name, status, management) VALUES ('gpu-1', '{value}', 'unmanaged')",
                 Layer.MANAGEMENT: f"nodes (name, status, management) VALUES ('gpu-1', 'enrolling', '{value}')",

@@ -14,7 +14,7 @@ from farrier.model.advice.why_node import explain
 from farrier.model.machine.health import Alert
 from farrier.model.node import clocks, sla
 from farrier.model.node.clocks import StateClock
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import Layer
 from farrier.model.node.limits import Limits
 from farrier.model.node.stages import OnboardingStage
 from farrier.model.views.nodes import NodeView

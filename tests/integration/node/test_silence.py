@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from farrier.config import NodeConfig
 from farrier.io.connections.pulse import PostgresPulse
-from farrier.model.node.edges import Layer
+from farrier.model.node.layers import Layer
 from farrier.model.node.sla import stage_deadline
 from farrier.model.node.stages import OnboardingStage
 from tests.support.site import MINUTE, SECOND, Machine, Site

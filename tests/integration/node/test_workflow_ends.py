@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 
 from farrier.io.connections.pool import Connection
-from farrier.model.node.workflow import AT_WORK, FAILED, SUCCEEDED, TERMINAL, WorkflowKind, WorkflowStatus
+from farrier.model.node.layers import AT_WORK, FAILED, SUCCEEDED, TERMINAL, WorkflowKind, WorkflowStatus
 from tests.support import pg
 
 ENDS = sorted(TERMINAL)

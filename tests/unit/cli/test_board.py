@@ -10,10 +10,8 @@ import msgspec
 from rich.console import Console
 
 from farrier.cli.service.board import board
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, NodeStatus, WorkflowStatus
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
 from farrier.model.views.fleet import NodeGlance
 from farrier.model.views.history import HistoryEntry
 

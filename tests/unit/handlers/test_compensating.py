@@ -13,12 +13,12 @@ from farrier.handlers.node.onboarding import deployment
 from farrier.model.intents.actions import Action
 from farrier.model.maas.changes import Deploy, Release
 from farrier.model.network.uses import NodeNetworks, SegmentUse
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import AfterUndo, Memo, Onboarding
 from farrier.model.node.stages import DETOUR, PATHS
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 from farrier.sim.maas import Status
 from tests.support.handled import Handled

@@ -14,8 +14,8 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Update, Wait
 from farrier.model.node.condition_effects import ConditionRule
 from farrier.model.node.conditions import AGENT_KEY, CRITICAL, Condition, Effect, Source, stated
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Bmc, Node
-from farrier.model.node.status import NodeStatus as N
 from tests.support.nodes import MINUTE, NOW, SECOND, agent, answers, hold, intent, node
 
 NOTE, QUARANTINE = Effect.NOTE, Effect.QUARANTINE

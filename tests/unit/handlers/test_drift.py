@@ -24,9 +24,9 @@ from farrier.model.node.conditions import (
     quarantining,
     stated,
 )
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode as M
 from farrier.model.node.snapshot import Decommission, Node
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode as M
 from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, hold, moved, node, unclean
 
 DRIFTED = replace(stated(Source.REGION, DISAGREEMENT, "MAAS says ready"), since=LONG_AGO)

@@ -23,13 +23,13 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
 from farrier.model.machine.bmc import BmcFailure, PowerState
 from farrier.model.network.uses import NodeNetworks, SegmentUse
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import DecommissionMode, OnboardingMode
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import CreateTask
 from tests.support.exploration import Played, acted
 from tests.support.nodes import (

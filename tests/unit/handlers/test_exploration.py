@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus as N
 from tests.support.exploration import FRESH_NODES, STIMULI, Place, explore, reach
 from tests.support.nodes import NOW
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, Onboarding, TaskStatus
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support import walks_in_maas
 from tests.support.exploration import HOUR, Place, Stimulus, asks, ends, explore, reach, waits
 from tests.support.nodes import NOW, agent, node, onboarding

@@ -14,9 +14,9 @@ from farrier.config.sites import CleaningSite, ReleaseSite
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.intents.actions import Action
 from farrier.model.node.evidence import Require
+from farrier.model.node.layers import CleaningBy
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import TaskStatus
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import CleaningBy
 from tests.support import exploration, walks_in_maas
 from tests.support.exploration import (
     STIMULI,

@@ -14,24 +14,12 @@ from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
 from farrier.model.machine.bmc import PowerState
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Node, TaskStatus
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support import walks_in_maas
-from tests.support.exploration import (
-    HOUR,
-    Place,
-    Stimulus,
-    asks,
-    beats,
-    ends,
-    enrols,
-    explore,
-    kind_of,
-    reach,
-    waits,
-)
+from tests.support.exploration import HOUR, Place, Stimulus, asks, beats, ends, enrols, explore, kind_of, reach, waits
 from tests.support.nodes import NOW, agent, node, onboarding
 from tests.support.played_region import ADDRESS, DEPLOYED, MAC, NAME, SOMEBODY, SYSTEM_ID, S, Shown
 from tests.support.stages import SITE

@@ -13,13 +13,10 @@ from farrier.errors import IllegalEdge
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model.loop.outcome import Transition
 from farrier.model.loop.runs import Move, Turn
-from farrier.model.node import edges
-from farrier.model.node.edges import Layer
-from farrier.model.node.management import Management
+from farrier.model.node import edges, layers
+from farrier.model.node.layers import Layer, Management, NodeStatus, WorkflowStatus
 from farrier.model.node.snapshot import Node
 from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus
 from farrier.model.node.writes import Write
 from tests.support.nodes import LONG_AGO, decommission, node, onboarding
 
@@ -48,7 +45,7 @@ def moves(before: Node, after: Node) -> tuple[Move, ...]:
 
 @pytest.mark.parametrize("layer", Layer)
 def test_the_loop_accepts_exactly_the_edges_of_the_model(layer: Layer) -> None:
-    for source, target in permutations(edges.STATES[layer], 2):
+    for source, target in permutations(layers.STATES[layer], 2):
         before, after = standing(layer, source), standing(layer, target)
         if (source, target) in edges.ALLOWED[layer]:
             assert [(m.source, m.target) for m in moves(before, after)] == [(source, target)]

@@ -11,10 +11,10 @@ from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.loop.outcome import Transition, Wait
 from farrier.model.node import clocks
+from farrier.model.node.layers import WorkflowStatus
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import Node
 from farrier.model.node.stages import OnboardingStage
-from farrier.model.node.workflow import WorkflowStatus
 from tests.support import nodes
 from tests.support.nodes import MINUTE, NOW
 from tests.unit.model.test_clocks import view, workflow

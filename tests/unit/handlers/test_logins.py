@@ -7,18 +7,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.bmc.logins import (
-    OTHERS_TAKE,
-    counted,
-    is_shared,
-    target_of,
-    waits_for_others,
-)
+from farrier.handlers.node.bmc.logins import OTHERS_TAKE, counted, is_shared, target_of, waits_for_others
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Record, Wait
 from farrier.model.machine.bmc import LOGIN_WINDOW
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Bmc, OtherLogin
-from farrier.model.node.workflow import OnboardingMode
 from farrier.model.node.writes import Write
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding
 from tests.support.power import manageable

@@ -18,10 +18,10 @@ from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import DoNothing, Step, Wait
 from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Node, Pause
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.protocols import BmcClient
 from tests.support.nodes import (
     HANDLER,

@@ -15,11 +15,11 @@ from farrier.model.advice.why_node import explain
 from farrier.model.maas.changes import NewMachine, PowerAccess
 from farrier.model.node.conditions import ONBOARDING_FAILED, Source, find, quarantining, stated
 from farrier.model.node.failures import FAILURES, MANUAL, UNSAFE, FailureClass
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import Agent, Memo
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, DeployFate, Durations, Hardware, Nature, Region, Status
 from farrier.sim.maas.hardware import nvme
 from tests.support.handled import Handled

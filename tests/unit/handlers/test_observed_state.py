@@ -14,13 +14,13 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Transition, Update
 from farrier.model.node.conditions import DRAIN_FAILED, Source, stated
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Agent, Memo, TaskStatus, TaskType
 from farrier.model.node.stages import PATHS
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import AnswerIntent, ForgetAgent, RevokeBootstrap
 from farrier.sim.maas import ADMIN, OPERATOR, Fault, Status
 from tests.support.handled import Handled

@@ -14,11 +14,11 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Update
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, Onboarding
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import LONG_AGO, NOW, answers, intent, moved, node, onboarding
 from tests.support.stages import SITE
 

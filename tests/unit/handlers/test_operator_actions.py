@@ -16,12 +16,12 @@ from farrier.model.intents.actions import ACTIONS, Action, ActionGroup, check
 from farrier.model.loop.outcome import Transition, Update, Wait
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.layers import LIVE, OnboardingMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Memo, Node, Onboarding, TaskStatus, TaskType
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import LIVE, OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import AnswerIntent, CreateTask, EndTask, Write
 from tests.support.nodes import MINUTE, NOW, agent, decide, decommission, intent, moved, node, onboarding, task
 from tests.support.stages import SITE

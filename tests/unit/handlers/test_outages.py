@@ -21,12 +21,10 @@ from farrier.model.loop.outcome import Wait
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.machine.observation import Outage
 from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, NodeStatus, OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import AfterUndo, Bmc, Memo, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import WITH_MAAS, DecommissionStage, OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.fake_bmc import FakeBmc
 from tests.support.nodes import (
     MINUTE,

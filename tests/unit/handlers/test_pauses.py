@@ -12,12 +12,12 @@ from farrier.config import NodeConfig
 from farrier.handlers.node.workflow.compensating import CAUSE
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Wait
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import AfterUndo, Node, Pause, TaskType, Workflow, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import EndTask
 from tests.support.nodes import HANDLER, MINUTE, NOW, agent, decommission, intent, moved, node, onboarding, task, writes
 

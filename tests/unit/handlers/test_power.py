@@ -14,10 +14,10 @@ from farrier.handlers.node.rules import power
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import DoNothing, Step, Wait
 from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, PowerState
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, OtherLogin, Pause
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, Secrets, answers, decide, intent, moved, onboarding
 from tests.support.power import READING, World, gaps, manageable
 

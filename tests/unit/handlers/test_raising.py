@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Wait
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Node, Pause, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import CreateTask, EndTask
 from tests.support.nodes import (
     LONG_AGO,

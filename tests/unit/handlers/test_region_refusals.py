@@ -10,7 +10,7 @@ from farrier.model.maas.reading import MaasError, MaasFailure, Machine, StatusNu
 from farrier.model.machine.expected import BY_RESCUE, disagreement
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.failures import FAILURES, FailureClass
-from farrier.model.node.status import NodeStatus
+from farrier.model.node.layers import NodeStatus
 from tests.support.maas import state_of
 from tests.support.nodes import NOW, node
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from farrier.handlers.node.bmc.rotation import AGAIN_AFTER
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Pause
 from tests.support.nodes import MINUTE, SECOND, Secrets
 from tests.support.power import READING, World, gaps, manageable

@@ -16,14 +16,14 @@ from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.health import Alert, Health
 from farrier.model.machine.observation import Outage
 from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.limits import Limits
-from farrier.model.node.management import Management as M
 from farrier.model.node.snapshot import AfterUndo, Bmc, Node, Pause, StopRequest, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import CreateTask, EndTask, RevokeBootstrap
 from tests.support.nodes import (
     LONG_AGO,

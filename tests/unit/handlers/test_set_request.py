@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
+from farrier.model.node.layers import DecommissionMode as D
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode as O
+from farrier.model.node.layers import WorkflowKind
 from farrier.model.node.snapshot import Workflow
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode as D
-from farrier.model.node.workflow import OnboardingMode as O
-from farrier.model.node.workflow import WorkflowKind
 from farrier.model.node.writes import SetDetails
 from tests.support.details import VALUES
 from tests.support.nodes import answers, decide, decommission, intent, node, onboarding, writes

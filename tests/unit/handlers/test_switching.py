@@ -15,9 +15,9 @@ from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import DoNothing, Step, Wait
 from farrier.model.machine.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Intent, Node, Pause, Switching
-from farrier.model.node.workflow import DecommissionMode
 from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, answers, decide, decommission, intent, moved, writes
 from tests.support.power import READING, World, gaps, manageable
 

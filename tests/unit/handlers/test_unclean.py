@@ -13,11 +13,11 @@ from farrier.model.maas.reading import MaasStatus
 from farrier.model.maas.reading import StatusNumber as Status
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.conditions import NOT_SCRUBBED
+from farrier.model.node.layers import CleaningBy, DecommissionMode, OnboardingMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Memo, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import CleaningBy, DecommissionMode, OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import CreateTask
 from tests.support.nodes import (
     HANDLER,

@@ -10,9 +10,9 @@ import pytest
 from farrier.handlers.node.maas import region
 from farrier.model.intents.actions import Action
 from farrier.model.maas.changes import Deploy
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, Broken, Fault, Nature, Status
 from tests.support.machines import COMMENT, slow_region
 from tests.support.stages import Stand, stand

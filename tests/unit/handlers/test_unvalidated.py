@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Update
 from farrier.model.node.conditions import VALIDATION_FAILED
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, TaskStatus, TaskType
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import agent, decide, decommission, intent, moved, node, reporting, task, told, unclean
 
 UNVALIDATED = unclean(VALIDATION_FAILED, "dirty")

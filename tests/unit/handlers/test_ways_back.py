@@ -19,7 +19,6 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Wait
 from farrier.model.maas.reading import StatusNumber
 from farrier.model.node import edges
-from farrier.model.node.edges import Layer
 from farrier.model.node.evidence import (
     By,
     Cleaned,
@@ -31,12 +30,11 @@ from farrier.model.node.evidence import (
     Part,
     Require,
 )
-from farrier.model.node.management import Management
+from farrier.model.node.layers import CleaningBy, DecommissionMode, Layer, Management, OnboardingMode
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Decommission, Memo, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import CleaningBy, DecommissionMode, OnboardingMode
 from farrier.model.node.writes import CreateTask, EndTask
 from tests.support.nodes import (
     MINUTE,

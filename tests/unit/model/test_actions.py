@@ -10,13 +10,14 @@ import pytest
 from farrier.model.intents import actions, workflow_condition
 from farrier.model.intents.acceptance import Allowed, Later, Refused
 from farrier.model.intents.actions import ACTIONS, Action, ActionGroup
-from farrier.model.node import details, edges
-from farrier.model.node.management import TRANSIENT, Management
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import (
+from farrier.model.node import details, edges, layers
+from farrier.model.node.layers import (
     LIVE,
+    TRANSIENT,
     DecommissionMode,
+    Management,
     Mode,
+    NodeStatus,
     OnboardingMode,
     WorkflowKind,
     WorkflowStatus,
@@ -233,15 +234,15 @@ OPERATOR_EDGES = {
 
 
 @pytest.mark.parametrize(("action", "target"), OPERATOR_EDGES.items())
-@pytest.mark.parametrize("layer", [edges.Layer.ONBOARDING, edges.Layer.DECOMMISSION])
+@pytest.mark.parametrize("layer", [layers.Layer.ONBOARDING, layers.Layer.DECOMMISSION])
 def test_an_operator_action_is_accepted_exactly_if_the_workflow_has_its_edge(
-    action: Action, target: str, layer: edges.Layer
+    action: Action, target: str, layer: layers.Layer
 ) -> None:
     # The begin of a workflow and a failed undo have the same targets, but no intent requests them.
     undone = set() if action is Action.MARK_MANUAL_INTERVENTION_REQUIRED else {WorkflowStatus.COMPENSATING}
     not_requested = {WorkflowStatus.PENDING} | undone
     sources = {source for source, to in edges.ALLOWED[layer] if to == target} - not_requested
-    make = onboarding if layer is edges.Layer.ONBOARDING else decommission
+    make = onboarding if layer is layers.Layer.ONBOARDING else decommission
     accepted = {
         str(status)
         for status in WorkflowStatus

@@ -51,14 +51,14 @@ from farrier.model.node.conditions import (
     stated,
 )
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import FAILED, CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.limits import Limits
-from farrier.model.node.management import Management as M
 from farrier.model.node.snapshot import Bmc, Decommission, Node, Onboarding, WorkflowOptions
 from farrier.model.node.stages import BY_REGION, PATHS
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import FAILED, CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support import exploration, shown
 from tests.support.exploration import FRESH_NODES, Place, explore
 from tests.support.nodes import (

@@ -8,8 +8,8 @@ import pytest
 
 from farrier.model.intents import actions
 from farrier.model.machine.bmc import BmcFailure
-from farrier.model.node import condition_effects, conditions, edges, failures, sla
-from farrier.model.node.edges import Layer
+from farrier.model.node import condition_effects, conditions, edges, failures, layers, sla
+from farrier.model.node.layers import Layer
 from farrier.model.views import diagram
 
 ARROW = re.compile(r"^    (\S+) --> (\S+)(?: : .+)?$")
@@ -62,11 +62,11 @@ def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> Non
         ("Onboarding stages", 16),
         ("Decommission stages", 13),
         ("Node status by workflow", 17),
-        ("Limits", sum(len(states) for states in edges.STATES.values()) + len(sla.END_TO_END)),
+        ("Limits", sum(len(states) for states in layers.STATES.values()) + len(sla.END_TO_END)),
         ("Limits of stages", 29),
         ("Intents", len(actions.Action)),
         ("Failure classes", len(failures.FailureClass)),
-        ("Conditions by status", len(edges.STATES[Layer.STATUS])),
+        ("Conditions by status", len(layers.STATES[Layer.STATUS])),
         ("Default effects", len(condition_effects.DEFAULTS)),
         ("Conditions", len(conditions.KNOWN)),
         ("BMC failures", len(BmcFailure)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.model.node import edges
-from farrier.model.node.edges import Layer
+from farrier.model.node import edges, layers
+from farrier.model.node.layers import Layer
 
 # States in which a node may stay for ever.
 RESTING = {Layer.STATUS: {"active", "retired"}, Layer.MANAGEMENT: {"unmanaged", "manageable"}}
@@ -105,7 +105,7 @@ def test_no_edge_is_listed_twice_and_each_has_an_owner_and_a_trigger(layer: Laye
 
 @pytest.mark.parametrize("layer", Layer)
 def test_edges_connect_two_different_known_states(layer: Layer) -> None:
-    known = set(edges.STATES[layer])
+    known = set(layers.STATES[layer])
     for source, target in edges.ALLOWED[layer]:
         assert {source, target} <= known
         assert source != target
@@ -114,20 +114,20 @@ def test_edges_connect_two_different_known_states(layer: Layer) -> None:
 
 @pytest.mark.parametrize("layer", Layer)
 def test_every_state_can_be_reached_from_an_initial_state(layer: Layer) -> None:
-    assert reachable(layer, set(edges.INITIAL[layer])) == set(edges.STATES[layer])
+    assert reachable(layer, set(edges.INITIAL[layer])) == set(layers.STATES[layer])
 
 
 @pytest.mark.parametrize("layer", Layer)
 def test_every_state_leads_to_a_terminal_or_a_resting_state(layer: Layer) -> None:
     goals = edges.TERMINAL[layer] | RESTING.get(layer, set())
-    for state in edges.STATES[layer]:
+    for state in layers.STATES[layer]:
         assert goals & reachable(layer, {state}), f"{layer}: {state} leads nowhere"
 
 
 @pytest.mark.parametrize("layer", Layer)
 def test_terminal_states_have_no_exit_and_all_others_have_one(layer: Layer) -> None:
     with_exit = {source for source, _ in edges.ALLOWED[layer]}
-    assert set(edges.STATES[layer]) - with_exit == edges.TERMINAL[layer]
+    assert set(layers.STATES[layer]) - with_exit == edges.TERMINAL[layer]
 
 
 def test_deleted_is_reached_from_removing_only() -> None:
@@ -137,4 +137,4 @@ def test_deleted_is_reached_from_removing_only() -> None:
 
 def test_the_layers_have_the_metric_kinds_of_the_contract() -> None:
     kinds = ["node", "management", "onboarding", "decommission"]
-    assert [edges.LAYER_KIND[layer] for layer in Layer] == kinds
+    assert [layers.LAYER_KIND[layer] for layer in Layer] == kinds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from farrier.model.maas.reading import MaasStatus as S
 from farrier.model.machine.expected import EXPECTED, REPORTED
-from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.layers import NodeStatus as N
 
 
 def test_every_status_has_its_row() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.model.node import edges, limits
-from farrier.model.node.edges import Layer
+from farrier.model.node import edges, layers, limits
+from farrier.model.node.layers import Layer
 from farrier.model.node.limits import PLACES, STATES, Limits
 
 HOUR = timedelta(hours=1)
@@ -33,9 +33,9 @@ def test_all_returns_the_limits_of_each_configured_site_and_model_and_of_the_oth
 
 def test_every_state_that_is_not_terminal_has_a_key_in_the_configuration() -> None:
     for layer in Layer:
-        kind = edges.LAYER_KIND[layer]
+        kind = layers.LAYER_KIND[layer]
         states = {place.state for place in STATES if place.kind == kind}
-        assert states == set(map(str, edges.STATES[layer])) - edges.TERMINAL[layer]
+        assert states == set(map(str, layers.STATES[layer])) - edges.TERMINAL[layer]
     keys = [place.key for place in PLACES]
     assert len(keys) == len(set(keys))
     assert set(keys) == limits.KEYS

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from farrier.model.node import mapping
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import WorkflowKind, WorkflowStatus
+from farrier.model.node.layers import NodeStatus, WorkflowKind, WorkflowStatus
 
 # The table of the model's page; all other pairs must be refused.
 ALLOWED = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from farrier import errors
 from farrier.model.intents import actions, params
 from farrier.model.intents.actions import Action
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.layers import DecommissionMode, OnboardingMode
 
 GOOD: list[tuple[Action, dict[str, Any], params.Params]] = [
     (Action.SET_BMC, {"address": "https://10.0.0.9"}, params.SetBmc(address="https://10.0.0.9")),

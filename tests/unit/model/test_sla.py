@@ -6,12 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from farrier.model.node import edges, limits, sla
-from farrier.model.node.edges import Layer
-from farrier.model.node.management import Management
+from farrier.model.node import edges, layers, limits, sla
+from farrier.model.node.layers import Layer, Management, WorkflowStatus
 from farrier.model.node.sla import SlaFacts
 from farrier.model.node.stages import DecommissionStage, OnboardingStage, Stage
-from farrier.model.node.workflow import WorkflowStatus
 from tests.unit.model.test_edges import RESTING
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,7 +29,7 @@ def minutes(layer: Layer, state: str, facts: SlaFacts = ORDINARY) -> float | Non
 
 @pytest.mark.parametrize("layer", Layer)
 def test_every_state_has_a_limit_or_a_reason_for_none(layer: Layer) -> None:
-    assert set(sla.DEFAULTS[layer]) == set(edges.STATES[layer])
+    assert set(sla.DEFAULTS[layer]) == set(layers.STATES[layer])
     for state, default in sla.DEFAULTS[layer].items():
         assert (default.limit is None) == bool(default.why_none), f"{layer}.{state}"
 
@@ -47,7 +45,7 @@ def test_every_stage_has_a_limit_and_a_later_deadline(layer: Layer) -> None:
 
 @pytest.mark.parametrize("layer", Layer)
 def test_terminal_and_resting_states_have_no_limit_and_all_other_states_have_one(layer: Layer) -> None:
-    for state in edges.STATES[layer]:
+    for state in layers.STATES[layer]:
         unlimited = state in edges.TERMINAL[layer] | RESTING.get(layer, set()) or (
             layer in STAGES and state == "running"  # by stage
         )
@@ -149,7 +147,7 @@ def test_an_override_of_a_stage_moves_its_deadline_and_no_other_workflow() -> No
 
 
 def test_the_names_of_overrides_are_complete_and_have_no_running_without_a_stage() -> None:
-    states = sum(len(edges.STATES[layer]) - len(edges.TERMINAL[layer]) for layer in Layer)
+    states = sum(len(layers.STATES[layer]) - len(edges.TERMINAL[layer]) for layer in Layer)
     assert len(limits.KEYS) == states - 2 + 16 + 13 + 2
     assert not {"onboarding.running", "decommission.running"} & limits.KEYS
     assert {"status.enrolling", "decommission.end_to_end"} <= limits.KEYS

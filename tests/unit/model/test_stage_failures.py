@@ -11,9 +11,9 @@ import pytest
 
 from farrier.handlers.node.workflow import stages
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import WorkflowKind
 from farrier.model.node.stage_failures import ONLY_AT, POSSIBLE
 from farrier.model.node.stages import Stage
-from farrier.model.node.workflow import WorkflowKind
 from farrier.wiring.vocabulary import vocabulary
 
 STAGES: list[tuple[WorkflowKind, Stage, Callable[..., Any]]] = [

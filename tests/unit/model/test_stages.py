@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from farrier.model.node import stages
+from farrier.model.node.layers import DecommissionMode, Mode, OnboardingMode
 from farrier.model.node.stages import DecommissionStage, OnboardingStage, Stage
-from farrier.model.node.workflow import DecommissionMode, Mode, OnboardingMode
 
 MODES: tuple[Mode, ...] = (*OnboardingMode, *DecommissionMode)
 

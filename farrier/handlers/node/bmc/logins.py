@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from farrier.model import duration
 from farrier.model.loop.outcome import Wait
 from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcTarget, backoff
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Bmc, Node, Onboarding
-from farrier.model.node.workflow import OnboardingMode
 from farrier.model.node.writes import Write
 
 # The first two refusals may be temporary; the third in a row counts as definite and backs off like any failure.

@@ -19,7 +19,7 @@ from farrier.model.loop.outcome import Update, Wait
 from farrier.model.machine import identity
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.machine.identity import Another, Identity, Same, Unproven
-from farrier.model.node.management import TRANSIENT, Management
+from farrier.model.node.layers import TRANSIENT, Management
 from farrier.model.node.snapshot import Bmc, Intent, Node
 from farrier.model.node.writes import Write
 

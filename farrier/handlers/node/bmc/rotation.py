@@ -18,7 +18,7 @@ from farrier.handlers.node.bmc.logins import counted, target_of
 from farrier.handlers.node.changes import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model.loop.outcome import Step, Update, Wait
 from farrier.model.machine.bmc import BmcFailure
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Bmc, Node
 from farrier.model.node.writes import Write
 from farrier.protocols import NodeCredentials

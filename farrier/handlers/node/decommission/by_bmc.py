@@ -29,7 +29,7 @@ from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import Wait
 from farrier.model.machine.bmc import BmcError, NotYet, PowerState
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Node
 from farrier.model.node.stages import DecommissionStage
 

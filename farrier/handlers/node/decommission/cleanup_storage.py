@@ -34,9 +34,9 @@ from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.maas.changes import PowerOff
 from farrier.model.maas.reading import Machine
 from farrier.model.node.evidence import Contradicted, DeviceKind, Evidence, judge
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Node, TaskType
 from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.workflow import CleaningBy
 from farrier.protocols import MaasClient
 
 _OFF = "switch the machine off before its test"

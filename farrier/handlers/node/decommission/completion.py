@@ -5,10 +5,10 @@ from __future__ import annotations
 from farrier.handlers.node.changes import Policy, with_fields, with_workflow
 from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.workflow import cleaning_conditions, proof
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
-from farrier.model.node.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, policy: Policy) -> Node:

@@ -7,8 +7,8 @@ from datetime import datetime
 from farrier.handlers.node.changes import Done, Policy, StageResult, with_fields
 from farrier.handlers.node.decommission.entry import IN_SERVICE
 from farrier.handlers.node.workflow import tasks
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, TaskType
-from farrier.model.node.status import NodeStatus as N
 
 
 def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:

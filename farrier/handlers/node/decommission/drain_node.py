@@ -17,8 +17,8 @@ from farrier.handlers.node.changes import (
 )
 from farrier.handlers.node.decommission.entry import IN_SERVICE
 from farrier.handlers.node.workflow import tasks
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, StopRequest, TaskType
-from farrier.model.node.status import NodeStatus as N
 
 
 def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:

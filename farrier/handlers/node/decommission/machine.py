@@ -15,8 +15,8 @@ from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Unlock
 from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Node
-from farrier.model.node.workflow import CleaningBy
 
 S = StatusNumber
 

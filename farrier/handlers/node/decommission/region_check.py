@@ -6,9 +6,9 @@ from farrier.handlers.node.changes import Done, Failed, StageStep, at_stage
 from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.decommission.skipped_tasks import pointless
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Node, StopRequest
 from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.workflow import CleaningBy
 
 
 def by_region(node: Node) -> bool:

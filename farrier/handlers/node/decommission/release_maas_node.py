@@ -22,9 +22,9 @@ from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Abort, MarkBroken, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import DecommissionMode
 from farrier.model.node.snapshot import NO_TIME, Node
 from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.workflow import DecommissionMode
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 from farrier.protocols import MaasClient
 

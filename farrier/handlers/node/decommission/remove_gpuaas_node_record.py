@@ -10,8 +10,8 @@ from farrier.handlers.node.changes import Done, Policy, StageResult, StageStep, 
 from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.decommission.skipped_tasks import pointless
 from farrier.handlers.node.workflow import tasks
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, TaskType
-from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.writes import ForgetAgent, Write
 
 

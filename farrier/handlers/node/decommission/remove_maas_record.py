@@ -19,9 +19,9 @@ from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Delete
 from farrier.model.maas.reading import BEING_RELEASED, Machine
+from farrier.model.node.layers import DecommissionMode
 from farrier.model.node.snapshot import Node
 from farrier.model.node.stages import DecommissionStage
-from farrier.model.node.workflow import DecommissionMode
 from farrier.protocols import MaasClient
 
 

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from farrier.handlers.node.changes import Done, Failed, Policy, StageResult
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus as N
 
 
 def retire_gpuaas_node(node: Node, now: datetime, policy: Policy) -> StageResult:

@@ -20,7 +20,7 @@ from farrier.model.loop.runs import cause_of_intent
 from farrier.model.machine import identity
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Bmc, Node, OtherLogin
 
 _ACTION = Action.SET_POWER

@@ -33,9 +33,8 @@ from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentStatus
 from farrier.model.loop.outcome import Step, Wait
 from farrier.model.loop.runs import cause_of_intent
-from farrier.model.node.management import TRANSIENT, Management
+from farrier.model.node.layers import TRANSIENT, Management, NodeStatus
 from farrier.model.node.snapshot import Intent, Node
-from farrier.model.node.status import NodeStatus
 from farrier.model.node.writes import AnswerIntent, Write
 
 ANSWERED = "answers an intent"

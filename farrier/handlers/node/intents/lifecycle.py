@@ -12,9 +12,9 @@ from farrier.model.machine import expected
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Source
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import AfterUndo, Node, Onboarding, Workflow
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import RevokeBootstrap
 
 

@@ -28,11 +28,11 @@ from farrier.model.maas.reading import MaasFailure as F
 from farrier.model.maas.reading import MaasStatus as M
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.machine.observed_goals import GOALS, GOES_ON_AT, shows_goal
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Node, Onboarding
 from farrier.model.node.stages import DETOUR, PATHS
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.protocols import MaasClient
 
 _ACTION = Action.ADOPT_OBSERVED_STATE

@@ -19,10 +19,10 @@ from farrier.model.intents.actions import Action
 from farrier.model.intents.params import Onboard
 from farrier.model.loop.outcome import Wait
 from farrier.model.loop.runs import cause_of_intent
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Node, Onboarding
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
 
 _PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
 

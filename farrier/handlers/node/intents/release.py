@@ -11,8 +11,8 @@ from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
 from farrier.model.intents import params as p
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Effect, Source
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus as N
 
 # Sources whose conditions farrier or an operator states once. Any other source would state its condition again at
 # once, so a release lowers it to a note.

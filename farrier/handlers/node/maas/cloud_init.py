@@ -14,8 +14,8 @@ import jinja2
 from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Node
-from farrier.model.node.workflow import CleaningBy
 
 # The first characters by which cloud-init recognises user data. cloud-init ignores other data without an error.
 HEADERS = (

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from farrier.handlers.node.changes import ended_with_the_workflow, with_fields, with_workflow
 from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt
 from farrier.model.machine.bmc import PowerState
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Node
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:

@@ -16,8 +16,8 @@ from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model.maas.reading import Event, MaasStatus, Machine
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node import sla
-from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import Layer
 from farrier.model.node.snapshot import Node, Workflow
 from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient

@@ -12,7 +12,7 @@ from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageRe
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.workflow.onboarding_adopt import adopts
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 

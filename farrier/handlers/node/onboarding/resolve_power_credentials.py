@@ -31,7 +31,7 @@ from farrier.handlers.node.workflow.onboarding_adopt import GATE, adopts, begin
 from farrier.model.credential import Credential
 from farrier.model.loop.outcome import Wait
 from farrier.model.node.failures import UNSAFE_OF_BMC, FailureClass
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Node
 
 

@@ -32,9 +32,9 @@ from farrier.model.maas.reading import Event, MaasError
 from farrier.model.machine.health import SSH_SEED_LIMIT, SshSeed
 from farrier.model.node import conditions
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Agent, Node, StopRequest
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
 from farrier.model.plural import counted
 
 

@@ -32,9 +32,9 @@ from farrier.handlers.node.workflow.stages import advanced, run_stage
 from farrier.model.loop.outcome import Step, Wait
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, raised
 from farrier.model.node.failures import UNSAFE_OF_BMC, FailureClass
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node
-from farrier.model.node.workflow import WorkflowStatus as W
 
 
 def adopt(node: Node, now: datetime, config: Policy) -> Decision:

@@ -21,9 +21,8 @@ from farrier.model.machine.expected import IN_SERVICE
 from farrier.model.node import conditions
 from farrier.model.node.condition_effects import decided
 from farrier.model.node.conditions import CRITICAL, Condition, Source
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.node.snapshot import Bmc, Node
-from farrier.model.node.status import NodeStatus
 from farrier.model.node.writes import Write
 
 _AT_ONCE = timedelta(0)

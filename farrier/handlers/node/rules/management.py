@@ -31,7 +31,7 @@ from farrier.model.loop.outcome import EndsBy, Step, Wait
 from farrier.model.loop.runs import cause_of_intent
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, backoff, raised
 from farrier.model.node.failures import ends_by
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Node
 
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)

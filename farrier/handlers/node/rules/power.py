@@ -39,7 +39,7 @@ from farrier.handlers.node.changes import (
 from farrier.model.loop.outcome import DoNothing, Step, Update, Wait
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, PowerState, raised
 from farrier.model.node.failures import ends_by
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Bmc, Node
 from farrier.model.node.writes import Write
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node.changes import Change, Policy, transition, with_fields
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Decommission, Node, WorkflowOptions
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
 
 NOT_APPLICABLE = "not_applicable"
 

@@ -27,9 +27,9 @@ from farrier.model.loop.outcome import DoNothing, Wait
 from farrier.model.loop.restores import Hold, HoldChoice, held
 from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.expected import disagreement
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Intent, Node
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import LiftHold, Write
 
 _CAUSE = "restore"

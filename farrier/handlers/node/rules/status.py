@@ -20,9 +20,9 @@ from farrier.model.machine import health
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Source
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Bmc, Decommission, Node, Onboarding
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import OnboardingMode
 from farrier.model.node.writes import AnswerIntent, LeaveService, Write
 
 # A machine may take so long to shut down its system. If the power is off later, no intent switched it off.

@@ -14,9 +14,9 @@ from farrier.model.maas.reading import BEING_RELEASED
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Effect, Source
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Decommission, Node, TaskStatus, TaskType
 from farrier.model.node.stages import CLEANING, DecommissionStage
-from farrier.model.node.workflow import CleaningBy
 
 REFUSAL = (
     "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first, or "

@@ -39,12 +39,11 @@ from farrier.model.loop.outcome import Wait
 from farrier.model.maas.changes import Abort, LookUp, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.node import sla
-from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import Layer, OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import AfterUndo, Memo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.node.stages import DETOUR, PATHS, OnboardingStage
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks, Write
 from farrier.model.plural import counted
 from farrier.protocols import MaasClient

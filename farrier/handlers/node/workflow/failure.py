@@ -27,10 +27,10 @@ from farrier.model.node.failures import (
     needs_operator,
     stage_backoff,
 )
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Node, Onboarding, StopRequest, Workflow
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import WorkflowStatus as W
 
 _STATED_BY = {
     StopRequest.DRAIN_FAILED: conditions.DRAIN_FAILED,

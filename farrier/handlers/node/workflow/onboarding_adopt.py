@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from farrier.handlers.node.bmc.logins import counted
 from farrier.handlers.node.changes import Change, at_stage, transition, with_fields, with_workflow
 from farrier.model.loop.outcome import Wait
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
+from farrier.model.node.layers import OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, Onboarding
 from farrier.model.node.stages import PATHS, OnboardingStage
-from farrier.model.node.workflow import OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import Write
 
 GATE = OnboardingStage.RESOLVE_POWER_CREDENTIALS

@@ -46,12 +46,12 @@ from farrier.handlers.node.onboarding.wait_for_deployed import wait_for_deployed
 from farrier.handlers.node.onboarding.wait_for_hardware_sync_healthy import wait_for_hardware_sync_healthy
 from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
 from farrier.handlers.node.workflow.tasks import work
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Memo, Node, Onboarding, Skipped, TaskType, Workflow
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.model.node.stages import Stage as StageName
 from farrier.model.node.stages import first_stage, next_stage
-from farrier.model.node.workflow import WorkflowStatus as W
 
 _ONBOARDING: Mapping[O, Stage] = {
     O.LOAD_SITE_CONFIG: load_site_config,

@@ -16,10 +16,9 @@ from farrier.handlers.node.decommission.skipped_tasks import pointless
 from farrier.handlers.node.workflow import cleaning_conditions, proof
 from farrier.model.node.evidence import Require
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy, NodeStatus
 from farrier.model.node.snapshot import NO_TIME, Decommission, Node, Task, TaskType
 from farrier.model.node.snapshot import TaskStatus as T
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import CleaningBy
 from farrier.model.node.writes import CreateTask, EndTask, Write
 from farrier.model.plural import counted
 

@@ -20,10 +20,10 @@ CREATE TABLE farrier.nodes (
                                                                -- decided on another version is a conflict
     commit_id             uuid,                                -- the last commit of a run that wrote the row; null: no commit. See
                                                                -- settle_runs
-    status                text        NOT NULL,                -- coarse lifecycle (farrier.model.node.status); edges are in
+    status                text        NOT NULL,                -- coarse lifecycle (farrier.model.node.layers); edges are in
                                                                -- farrier.edges
     status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this status
-    management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.node.management); edges
+    management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.node.layers); edges
                                                                -- are in farrier.edges
     management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this management state
     bmc_address           text,                                -- https URL or host[:port] of the BMC

@@ -5,7 +5,7 @@ CREATE TABLE farrier.node_onboardings (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
     mode              text,                                        -- deploy, adopt or manual; null until an intent gives the mode
-    status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.node.workflow.WorkflowStatus; edges are in
+    status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.node.layers.WorkflowStatus; edges are in
                                                                    -- farrier.edges
     status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this status
     stage             text,                                        -- null before the first stage

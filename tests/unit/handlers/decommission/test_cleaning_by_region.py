@@ -15,9 +15,9 @@ from farrier.model.maas.scripts import Text
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.evidence import DeviceResult
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Bmc, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.workflow import CleaningBy
 from farrier.sim.maas import Status, testing
 from farrier.sim.maas.hardware import Printed, RunFate
 from farrier.sim.maas.records import Machine, Remains

@@ -12,9 +12,9 @@ from farrier.handlers.node.changes import Done, Failed, with_fields, with_note, 
 from farrier.model.node.conditions import UNPROVEN
 from farrier.model.node.evidence import By, Cleaned, PowerCycle, Require
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.workflow import CleaningBy
 from tests.support.decommissions import fails, is_through, waits
 from tests.support.nodes import NOW, task
 from tests.support.stages import Stand

@@ -23,9 +23,9 @@ from farrier.model.node.evidence import (
     Require,
 )
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import DecommissionMode
 from farrier.model.node.snapshot import Memo, Skipped, Task, TaskStatus, TaskType
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.workflow import DecommissionMode
 from farrier.model.node.writes import CreateTask
 from tests.support.decommissions import fails, is_through, waits
 from tests.support.nodes import task, unclean

@@ -8,9 +8,9 @@ from farrier.config import NodeConfig
 from farrier.handlers.node.changes import Done, Failed, StageStep, with_fields
 from farrier.model.node.conditions import DISAGREEMENT, DRAIN_FAILED, Source, stated
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import StopRequest, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.writes import CreateTask
 from tests.support.decommissions import fails, is_through, skips, waits
 from tests.support.nodes import hold, task

@@ -14,11 +14,11 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Wait
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.layers import DecommissionMode, OnboardingMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, Onboarding, Pause, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import NOW, agent, answers, decommission, intent, moved, node
 from tests.support.stages import SITE
 

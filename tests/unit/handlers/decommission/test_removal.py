@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node.changes import StageStep, with_fields
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Memo, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.writes import CreateTask, ForgetAgent, RevokeBootstrap, UseNetworks
 from tests.support.decommissions import is_through, skips, waits
 from tests.support.nodes import task

@@ -9,10 +9,10 @@ import pytest
 from farrier.config.sites import ReleaseSite
 from farrier.handlers.node.changes import StageStep, Waiting, with_fields
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import FORCED, asked, fails, given, is_through, sent, skips, waits

@@ -14,11 +14,11 @@ from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Wait
 from farrier.model.node import stages
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy, DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import CleaningBy, DecommissionMode
-from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import MINUTE, NOW, agent, answers, decommission, intent, moved, node, task
 from tests.support.stages import SITE
 

@@ -6,9 +6,9 @@ import pytest
 
 from farrier.handlers.node.onboarding.completion import complete
 from farrier.model.machine.bmc import PowerState
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Bmc
-from farrier.model.node.status import NodeStatus as N
 from tests.support.nodes import onboarding, with_bmc
 
 

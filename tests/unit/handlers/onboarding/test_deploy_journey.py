@@ -11,9 +11,9 @@ from farrier.handlers.node.changes import with_fields
 from farrier.handlers.node.maas import bootstrap
 from farrier.model.intents.actions import Action
 from farrier.model.node.failures import MAX_ATTEMPTS
+from farrier.model.node.layers import NodeStatus
 from farrier.model.node.snapshot import Agent
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus
 from farrier.sim.maas import DeployFate, Durations, Nature, Region, Status
 from tests.support.deployments import Journey, changes, memo, on_ready, record, sent, workflow
 from tests.support.stages import Stand, stand

@@ -15,9 +15,9 @@ from farrier.handlers.node.maas import bootstrap
 from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import Deploy, Release
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.stages import OnboardingStage
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import IssueBootstrap
 from farrier.sim.maas import Broken, DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, issue, memo, on_ready, read, record, sent, taken_up_again, workflow

@@ -6,8 +6,8 @@ from typing import Any
 
 from farrier.handlers.node.changes import with_fields
 from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import OnboardingMode
 from farrier.sim.maas import OPERATOR
 from farrier.sim.maas import Status as S
 from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held

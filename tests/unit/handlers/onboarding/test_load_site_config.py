@@ -8,9 +8,8 @@ import pytest
 
 from farrier.handlers.node.changes import Policy, with_fields
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management, OnboardingMode
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import OnboardingMode
 from farrier.sim.maas import OPERATOR, Broken, Fault
 from tests.support.found_machines import fails, is_done, waits
 from tests.support.stages import SITE, Stand, open_stand

@@ -11,7 +11,7 @@ import pytest
 from farrier.handlers.node.changes import with_fields
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.management import Management as M
+from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Bmc
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.protocols import NodeCredentials

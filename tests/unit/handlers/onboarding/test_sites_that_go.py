@@ -7,8 +7,8 @@ import pytest
 
 from farrier.handlers.node.changes import Failed, Waiting
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.stages import DETOUR, PATHS, OnboardingStage
-from farrier.model.node.workflow import OnboardingMode
 from tests.support.stages import open_stand
 
 _ANYWHERE = frozenset(

@@ -13,21 +13,11 @@ from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.health import Health, SshSeed
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NodeStatus, OnboardingMode
 from farrier.model.node.snapshot import Agent, Bmc, Onboarding, StopRequest
 from farrier.model.node.stages import OnboardingStage
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import OnboardingMode
 from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status
-from tests.support.deployments import (
-    MINUTE,
-    SECOND,
-    entered,
-    issue,
-    memo,
-    on_ready,
-    record,
-    taken_up_again,
-)
+from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, taken_up_again
 from tests.support.stages import Stand, open_stand
 
 STAGE = OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT

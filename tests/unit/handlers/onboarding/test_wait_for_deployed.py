@@ -12,7 +12,7 @@ import pytest
 from farrier.handlers.node.changes import Done, Failed, StageStep, Waiting, with_fields, with_note
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Bmc
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status

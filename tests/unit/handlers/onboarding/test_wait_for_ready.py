@@ -12,10 +12,10 @@ from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import MAX_ATTEMPTS
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Management
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Memo, StopRequest
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import changes, fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
