@@ -14,7 +14,7 @@ from farrier.io.queries.lists import PostgresQueries
 from farrier.model.advice.why_node import explain
 from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.loop.outcome import EndsBy
-from farrier.model.node import mapping, sla
+from farrier.model.node import edges, sla
 from farrier.model.node.layers import LIVE, Layer, NodeStatus, WorkflowKind, WorkflowStatus
 from farrier.model.node.limits import Limits
 from tests.support.site import Machine
@@ -90,7 +90,7 @@ async def held_after_every_commit(machine: Machine) -> None:
                 continue
             workflow = WorkflowStatus(standing[kind])
             if workflow in LIVE or kind in moved:
-                assert status in mapping.ALLOWED[kind, workflow], (version, standing)
+                assert status in edges.FITTING[kind, workflow], (version, standing)
             if workflow in LIVE:
                 live.append(kind)
         assert len(live) <= 1, (version, standing)

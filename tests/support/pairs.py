@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from farrier.model.node.edges import FITTING
 from farrier.model.node.layers import SUCCEEDED, DecommissionMode, NodeStatus
-from farrier.model.node.mapping import ALLOWED
 from farrier.model.node.snapshot import Node
 
 
@@ -17,4 +17,4 @@ def fits(node: Node) -> bool:
         is_full = job.mode is DecommissionMode.FULL_DECOMMISSION
         if is_full != (node.status is NodeStatus.DELETED):
             return False
-    return node.status in ALLOWED[job.kind, job.status]
+    return node.status in FITTING[job.kind, job.status]

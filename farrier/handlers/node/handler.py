@@ -30,10 +30,10 @@ from farrier.handlers.node.rules import adoption, conditions, management, power,
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, most_urgent
 from farrier.model.loop.restores import Hold
+from farrier.model.node.edges import WITHOUT_WORKFLOW
 from farrier.model.node.layers import Management as M
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.limits import Limits
-from farrier.model.node.mapping import WITHOUT_WORKFLOW
 from farrier.model.node.snapshot import Node
 from farrier.model.node.writes import Write
 

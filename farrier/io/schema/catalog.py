@@ -21,7 +21,7 @@ from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.kinds.spec import KindSpec
 from farrier.model.loop import pulses
 from farrier.model.machine import bmc, expected, health, identity, observation
-from farrier.model.node import conditions, evidence, layers, mapping, sla, stages
+from farrier.model.node import conditions, edges, evidence, layers, sla, stages
 from farrier.model.node import spec as node_spec
 from farrier.model.node.layers import NodeStatus
 from farrier.model.node.limits import Limits
@@ -182,11 +182,12 @@ def _model() -> dict[str, Rows]:
 def _mapping() -> Rows:
     """Return the rows of workflow_mapping. Kind and workflow status are `none` if no workflow is live."""
     mapped: Rows = [
-        {"kind": row.kind, "workflow_status": row.workflow_status, "node_status": row.node_status}
-        for row in mapping.ROWS
+        {"kind": kind, "workflow_status": status, "node_status": node_status}
+        for (kind, status), node_statuses in edges.FITTING.items()
+        for node_status in sorted(node_statuses)
     ]
     free: Rows = [
-        {"kind": "none", "workflow_status": "none", "node_status": status} for status in mapping.WITHOUT_WORKFLOW
+        {"kind": "none", "workflow_status": "none", "node_status": status} for status in edges.WITHOUT_WORKFLOW
     ]
     return mapped + free
 

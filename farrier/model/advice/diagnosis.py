@@ -20,6 +20,7 @@ from farrier.model.machine.expected import EXPECTED, REPORTED, disagreement
 from farrier.model.machine.observed_goals import GOES_ON_AT, goals_left, shows_goal
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Source
+from farrier.model.node.edges import WITHOUT_WORKFLOW
 from farrier.model.node.evidence import Require
 from farrier.model.node.layers import (
     LIVE,
@@ -30,7 +31,6 @@ from farrier.model.node.layers import (
     WorkflowKind,
     WorkflowStatus,
 )
-from farrier.model.node.mapping import WITHOUT_WORKFLOW
 from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O

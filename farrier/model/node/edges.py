@@ -1,8 +1,8 @@
-"""The table of all transitions that the layers of a node may make.
+"""The table of all transitions that the layers of a node may make, and the statuses that fit each other.
 
-The handlers and the diagrams use this table. The database's table of edges is generated from it, and the transition
-trigger reads the database's table. The stages of a workflow are substates of its layer and have no edges here. No code
-may write a transition that is not in `EDGES`.
+The handlers and the diagrams use these tables. The database's tables are generated from them, and triggers read the
+database's tables. The stages of a workflow are substates of its layer and have no edges here. No code may write a
+transition that is not in `EDGES`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from farrier.model.kinds.spec import KindEdge
 from farrier.model.node import layers
-from farrier.model.node.layers import Layer, Management
+from farrier.model.node.layers import Layer, Management, WorkflowKind
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.layers import WorkflowStatus as W
 
@@ -232,3 +232,33 @@ TERMINAL: Mapping[Layer, frozenset[str]] = {
     Layer.DECOMMISSION: layers.TERMINAL,
 }
 """The states without outgoing edges. Management has no such state, because it ends with the node."""
+
+_ONBOARDING_LIVE = frozenset({N.ENROLLING, N.QUARANTINED, N.RETIRED})
+_ONBOARDING_DONE = frozenset({N.ACTIVE, N.OFFLINE})  # offline: after a reimage, the node's health decides
+_DECOMMISSION_LIVE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
+_DECOMMISSION_DONE = frozenset({N.RETIRED, N.OFFLINE, N.DELETED})
+
+FITTING: Mapping[tuple[WorkflowKind, W], frozenset[N]] = {
+    (WorkflowKind.ONBOARDING, W.PENDING): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.RUNNING): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.COMPLETED): _ONBOARDING_DONE,
+    (WorkflowKind.ONBOARDING, W.FAILED_RETRYABLE): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.FAILED_MANUAL_INTERVENTION): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.CANCELLED): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.COMPENSATING): _ONBOARDING_LIVE,
+    (WorkflowKind.ONBOARDING, W.RECONCILED): _ONBOARDING_DONE,
+    (WorkflowKind.DECOMMISSION, W.PENDING): _DECOMMISSION_LIVE,
+    (WorkflowKind.DECOMMISSION, W.RUNNING): _DECOMMISSION_LIVE,
+    (WorkflowKind.DECOMMISSION, W.COMPLETED): _DECOMMISSION_DONE,
+    # A failed uninstall leaves `removing` in the same commit or earlier.
+    (WorkflowKind.DECOMMISSION, W.FAILED_RETRYABLE): _DECOMMISSION_LIVE - {N.REMOVING},
+    (WorkflowKind.DECOMMISSION, W.FAILED_MANUAL_INTERVENTION): frozenset({N.RETIRED, N.QUARANTINED}),
+    (WorkflowKind.DECOMMISSION, W.CANCELLED): frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED, N.RETIRED}),
+    (WorkflowKind.DECOMMISSION, W.COMPENSATING): _DECOMMISSION_LIVE,
+    (WorkflowKind.DECOMMISSION, W.RECONCILED): _DECOMMISSION_DONE,
+}
+"""The node statuses that are permitted after a commit in which a workflow of this kind has this status. That is every
+commit while the workflow is live, and the commit that ends it. After the end, the node's status may change."""
+
+WITHOUT_WORKFLOW = frozenset(N) - {N.DRAINING, N.REMOVING}
+"""Statuses that a node without a live workflow may have. The other two require a live decommission."""

@@ -14,7 +14,7 @@ from farrier.model.intents import actions
 from farrier.model.kinds import diagram
 from farrier.model.machine import expected
 from farrier.model.markdown import table
-from farrier.model.node import condition_effects, conditions, edges, failures, layers, mapping, meanings, sla, stages
+from farrier.model.node import condition_effects, conditions, edges, failures, layers, meanings, sla, stages
 from farrier.model.node import spec as node_spec
 from farrier.model.node.layers import DecommissionMode, Layer, Mode, OnboardingMode
 
@@ -83,9 +83,9 @@ def _mark(stage: stages.Stage, mode: Mode) -> str:
 def _mapping_table() -> str:
     rows = [
         (f"{kind} {status}", ", ".join(n for n in layers.STATES[Layer.STATUS] if n in nodes))
-        for (kind, status), nodes in mapping.ALLOWED.items()
+        for (kind, status), nodes in edges.FITTING.items()
     ]
-    alone = ("no live workflow", ", ".join(n for n in layers.STATES[Layer.STATUS] if n in mapping.WITHOUT_WORKFLOW))
+    alone = ("no live workflow", ", ".join(n for n in layers.STATES[Layer.STATUS] if n in edges.WITHOUT_WORKFLOW))
     return table(("workflow", "node status"), [*rows, alone])
 
 

@@ -11,7 +11,7 @@ from itertools import permutations, product
 import pytest
 
 from farrier.io.connections.pool import Connection
-from farrier.model.node import edges, layers, mapping
+from farrier.model.node import edges, layers
 from farrier.model.node.layers import LIVE, TERMINAL, Layer, NodeStatus, WorkflowKind, WorkflowStatus
 from tests.support import pg
 
@@ -83,7 +83,7 @@ async def test_the_database_accepts_exactly_the_pairs_of_status_in_the_mapping(
             else:
                 before = f"{placed}; {named}; UPDATE {table} SET status = 'running'"
                 move = f"UPDATE {table} SET status = '{status}'; {UNNAMED}; {AT_COMMIT}"
-            expected = None if node_status in mapping.ALLOWED[kind, status] else REFUSED
+            expected = None if node_status in edges.FITTING[kind, status] else REFUSED
             assert await refusal(conn, before, move) == expected, (status, node_status)
 
 
@@ -128,7 +128,7 @@ async def test_without_a_live_workflow_the_database_accepts_exactly_the_mapped_s
         for source, target in edges.ALLOWED[Layer.STATUS]:
             before = f"{ended}; {UNNAMED}, status = '{source}'"
             move = f"UPDATE farrier.nodes SET status = '{target}'; {AT_COMMIT}"
-            expected = None if target in mapping.WITHOUT_WORKFLOW else REFUSED
+            expected = None if target in edges.WITHOUT_WORKFLOW else REFUSED
             assert await refusal(conn, before, move) == expected, (source, target)
 
 

@@ -28,7 +28,7 @@ from farrier.model.intents.preview import PreviewVerdict
 from farrier.model.loop.outcome import Deleted, DoNothing, EndsBy, Record, Step, describe
 from farrier.model.maas.reading import StatusNumber as S
 from farrier.model.machine.bmc import BmcFailure, PowerState
-from farrier.model.node import mapping
+from farrier.model.node import edges
 from farrier.model.node.conditions import (
     AGENT_ELSEWHERE,
     AGENT_KEY,
@@ -205,7 +205,7 @@ def test_each_intent_recommended_for_a_failure_is_accepted(failure: FailureClass
     faults: list[str] = []
     for mode in modes:
         kind = WorkflowKind.ONBOARDING if isinstance(mode, OnboardingMode) else WorkflowKind.DECOMMISSION
-        places = (N.ENROLLING, N.QUARANTINED) if mode is OnboardingMode.ADOPT else mapping.ALLOWED[kind, status]
+        places = (N.ENROLLING, N.QUARANTINED) if mode is OnboardingMode.ADOPT else edges.FITTING[kind, status]
         for where in places:
             for machine in ("not read", *MACHINES):
                 for deleting in (False, True):
