@@ -26,7 +26,7 @@ from farrier.config.segments import SegmentsConfig
 from farrier.model.advice.diagnosis import Patience
 from farrier.model.credential import is_plain_path
 from farrier.model.machine.bmc import BmcAuth
-from farrier.model.node.condition_effects import ConditionRule
+from farrier.model.node.conditions import ConditionRule
 from farrier.model.node.limits import Limits
 
 

@@ -14,7 +14,7 @@ from farrier.model.intents import actions
 from farrier.model.kinds import diagram
 from farrier.model.machine import expected
 from farrier.model.markdown import table
-from farrier.model.node import condition_effects, conditions, edges, failures, layers, meanings, sla, stages
+from farrier.model.node import conditions, edges, failures, layers, meanings, sla, stages
 from farrier.model.node import spec as node_spec
 from farrier.model.node.layers import DecommissionMode, Layer, Mode, OnboardingMode
 
@@ -153,7 +153,7 @@ def _regardless(spec: actions.ActionSpec) -> str:
 
 
 def _default_effects() -> str:
-    rows = [(f"{each.rule.source}/{each.rule.id}", each.rule.effect, each.why) for each in condition_effects.DEFAULTS]
+    rows = [(f"{each.rule.source}/{each.rule.id}", each.rule.effect, each.why) for each in conditions.DEFAULT_EFFECTS]
     return table(("condition", "default effect", "reason"), rows)
 
 

@@ -12,8 +12,7 @@ from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Transition, Update, Wait
-from farrier.model.node.condition_effects import ConditionRule
-from farrier.model.node.conditions import AGENT_KEY, CRITICAL, Condition, Effect, Source, stated
+from farrier.model.node.conditions import AGENT_KEY, CRITICAL, Condition, ConditionRule, Effect, Source, stated
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Bmc, Node
 from tests.support.nodes import MINUTE, NOW, SECOND, agent, answers, hold, intent, node

@@ -8,7 +8,7 @@ import pytest
 
 from farrier.model.intents import actions
 from farrier.model.machine.bmc import BmcFailure
-from farrier.model.node import condition_effects, conditions, edges, failures, layers, sla
+from farrier.model.node import conditions, edges, failures, layers, sla
 from farrier.model.node.layers import Layer
 from farrier.model.views import diagram
 
@@ -67,7 +67,7 @@ def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> Non
         ("Intents", len(actions.Action)),
         ("Failure classes", len(failures.FailureClass)),
         ("Conditions by status", len(layers.STATES[Layer.STATUS])),
-        ("Default effects", len(condition_effects.DEFAULTS)),
+        ("Default effects", len(conditions.DEFAULT_EFFECTS)),
         ("Conditions", len(conditions.KNOWN)),
         ("BMC failures", len(BmcFailure)),
     ],

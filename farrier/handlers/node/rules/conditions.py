@@ -19,8 +19,7 @@ from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Upd
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.machine.expected import IN_SERVICE
 from farrier.model.node import conditions
-from farrier.model.node.condition_effects import decided
-from farrier.model.node.conditions import CRITICAL, Condition, Source
+from farrier.model.node.conditions import CRITICAL, Condition, Source, decided
 from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.node.snapshot import Bmc, Node
 from farrier.model.node.writes import Write
