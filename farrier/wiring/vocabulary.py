@@ -29,8 +29,8 @@ from farrier.model.maas import region
 from farrier.model.maas.reading import MaasError
 from farrier.model.machine.bmc import BmcError
 from farrier.model.network import segment
+from farrier.model.node import failures
 from farrier.model.node import spec as node_spec
-from farrier.model.node import stage_failures
 from farrier.model.partition import partition
 from farrier.model.partition.ufm import UfmError
 from farrier.model.views.census import Rules
@@ -147,7 +147,7 @@ def _failures() -> OwnMetric:
     workflow that has not begun."""
     series = tuple(
         (str(workflow), str(stage), str(failure))
-        for workflow, by_stage in stage_failures.POSSIBLE.items()
+        for workflow, by_stage in failures.POSSIBLE.items()
         for stage, failures in by_stage.items()
         for failure in sorted(failures)
     )

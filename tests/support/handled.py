@@ -20,11 +20,11 @@ from farrier.handlers.node.kind import FAILURE_LABELS, NODE_KIND
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Transition, Update
 from farrier.model.loop.runs import Turn
+from farrier.model.node.failures import POSSIBLE
 from farrier.model.node.layers import LIVE, Management
 from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import Node, Workflow
-from farrier.model.node.stage_failures import POSSIBLE
 from farrier.model.node.writes import Write
 from tests.support import pairs
 from tests.support.nodes import answers, intent, writes
@@ -98,7 +98,7 @@ class Handled:
         after = decision.to if isinstance(decision, Transition | Update) else before
         for sample in NODE_KIND.samples(before, after):
             told = {label: sample.labels[label] for label in FAILURE_LABELS}
-            assert tuple(told.values()) in COUNTED, f"no series for {told}: see model/node/stage_failures.py"
+            assert tuple(told.values()) in COUNTED, f"no series for {told}: see model/node/failures.py"
         job = after.workflow
         assert pairs.fits(after)
         if job is not None:

@@ -1,8 +1,9 @@
-"""The failure classes of stages, nodes and BMCs, and the recommended action for each class.
+"""The failure classes of stages, nodes and BMCs, the recommended action for each class, and where each can occur.
 
 A failed stage has one `FailureClass`; the class decides whether farrier retries by itself. Every failure class,
 condition and BMC failure has the advice that applies if nothing else is known about the node. Module `advice`
-chooses the advice about a node. Classes are values of metric labels, so they never change.
+chooses the advice about a node. Classes are values of metric labels, so they never change. `metrics` creates a series
+at zero for each pair in `POSSIBLE`, so that an alert rule detects the first failure.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from farrier.model.advice.recommended import Advice, Recommended, submit
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import EndsBy
 from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node.layers import WorkflowKind
+from farrier.model.node.stages import STAGES, WITH_MAAS, Stage
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
 
 
 class FailureClass(StrEnum):
@@ -364,3 +369,67 @@ def stage_backoff(attempt: int) -> timedelta:
 def needs_operator(failure: FailureClass, *, attempt: int) -> bool:
     """Return whether a stage needs an operator after this attempt failed with this class."""
     return not FAILURES[failure].retryable or (attempt >= MAX_ATTEMPTS and failure not in UNCOUNTED)
+
+
+_NOWHERE: frozenset[Stage] = frozenset()
+_IN_MAAS = WITH_MAAS | {D.CLEANUP_STORAGE}
+
+# A class that is not here is possible at every stage of its workflow.
+_ONLY_AT: Mapping[WorkflowKind, Mapping[FailureClass, frozenset[Stage]]] = {
+    WorkflowKind.ONBOARDING: {
+        FailureClass.DISCOVERY_CONFLICT: frozenset({O.CREATE_OR_FIND_IN_MAAS}),
+        FailureClass.BOSS_DISK_NOT_FOUND: frozenset({O.CONFIGURE_STORAGE}),
+        FailureClass.PXE_INTERFACE_UNFIXABLE: frozenset({O.ENSURE_PXE_INTERFACE_AUTO}),
+        FailureClass.DATASOURCE_FAILED_REPEATEDLY: frozenset({O.CLASSIFY_DEPLOY_FAILURE}),
+        FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: frozenset({O.WAIT_FOR_HARDWARE_SYNC_HEALTHY}),
+        FailureClass.SSH_SEED_FAILED_REPEATEDLY: frozenset({O.WAIT_FOR_AGENT_ENROLLMENT}),
+        FailureClass.IDENTITY_MISMATCH: frozenset({O.RESOLVE_POWER_CREDENTIALS, O.CREATE_OR_FIND_IN_MAAS}),
+        FailureClass.ADOPT_FAILED: frozenset({O.LOAD_SITE_CONFIG, O.RESOLVE_POWER_CREDENTIALS}),
+        FailureClass.NOT_MANAGEABLE: frozenset({O.RESOLVE_POWER_CREDENTIALS}),
+        FailureClass.NO_CREDENTIALS: frozenset(
+            {O.RESOLVE_POWER_CREDENTIALS, O.CREATE_OR_FIND_IN_MAAS, O.RENDER_CLOUD_INIT, O.DEPLOY_VIA_MAAS}
+        ),
+        FailureClass.COMMISSIONING_FAILED: frozenset({O.COMMISSION_NODE, O.WAIT_FOR_READY}),
+        FailureClass.DEPLOY_FAILED: frozenset({O.CLASSIFY_DEPLOY_FAILURE}),
+        FailureClass.TASK_FAILED: _NOWHERE,
+        FailureClass.VALIDATION_FAILED: _NOWHERE,
+        FailureClass.INTERNAL: _NOWHERE,
+    },
+    WorkflowKind.DECOMMISSION: {
+        FailureClass.DISCOVERY_CONFLICT: _NOWHERE,
+        FailureClass.BOSS_DISK_NOT_FOUND: _NOWHERE,
+        FailureClass.PXE_INTERFACE_UNFIXABLE: _NOWHERE,
+        FailureClass.DATASOURCE_FAILED_REPEATEDLY: _NOWHERE,
+        FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: _NOWHERE,
+        FailureClass.SSH_SEED_FAILED_REPEATEDLY: _NOWHERE,
+        FailureClass.IDENTITY_MISMATCH: _NOWHERE,
+        FailureClass.ADOPT_FAILED: _NOWHERE,
+        FailureClass.NOT_MANAGEABLE: _NOWHERE,
+        FailureClass.NO_CREDENTIALS: _NOWHERE,
+        FailureClass.COMMISSIONING_FAILED: _NOWHERE,
+        FailureClass.DEPLOY_FAILED: _NOWHERE,
+        FailureClass.UNDO_FAILED: _NOWHERE,
+        FailureClass.TASK_FAILED: frozenset(
+            {
+                *(D.DISABLE_NODE, D.FORCE_RELEASE_ALLOCATIONS, D.DRAIN_NODE, D.CLEANUP_STORAGE, D.SCRUB_GPU),
+                *(D.POWER_OFF_MAAS_NODE, D.REMOVE_GPUAAS_NODE_RECORD),
+            }
+        ),
+        FailureClass.VALIDATION_FAILED: frozenset({D.CLEANUP_STORAGE, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE}),
+        FailureClass.INTERNAL: frozenset({D.RETIRE_GPUAAS_NODE}),
+        FailureClass.STATE_DISAGREEMENT: _IN_MAAS,
+        FailureClass.MACHINE_DELETED_UPSTREAM: _IN_MAAS,
+        FailureClass.INVALID_CONFIG: _IN_MAAS,
+        FailureClass.UPSTREAM_REFUSED: _IN_MAAS,
+        FailureClass.UPSTREAM_ERROR: _IN_MAAS,
+        FailureClass.POWER_FAILED: _IN_MAAS | {D.REMOVE_GPUAAS_NODE_RECORD},
+    },
+}
+
+POSSIBLE: Mapping[WorkflowKind, Mapping[Stage, frozenset[FailureClass]]] = {
+    kind: {
+        stage: frozenset(each for each in FailureClass if stage in _ONLY_AT[kind].get(each, stages)) for stage in stages
+    }
+    for kind, stages in STAGES.items()
+}
+"""The allowed failure classes, by workflow and stage."""

@@ -17,7 +17,7 @@ async def site(db: pg.Database) -> AsyncIterator[sites.Site]:
     """An empty site in this test's database."""
     async with sites.opened(db) as opened:
         yield opened
-        assert not undeclared(opened.ledger.samples), "a failure that has no series: see model/node/stage_failures.py"
+        assert not undeclared(opened.ledger.samples), "a failure that has no series: see model/node/failures.py"
 
 
 def undeclared(samples: Iterable[Sample]) -> set[tuple[str, ...]]:
