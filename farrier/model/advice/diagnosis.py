@@ -16,8 +16,7 @@ from farrier.model.intents.workflow_condition import POWER_IS_FREE
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.maas.region import RegionState
 from farrier.model.machine.bmc import PowerState
-from farrier.model.machine.expected import EXPECTED, REPORTED, disagreement
-from farrier.model.machine.observed_goals import GOES_ON_AT, goals_left, shows_goal
+from farrier.model.machine.expected import EXPECTED, GOES_ON_AT, REPORTED, disagreement, goals_left, shows_goal
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Source
 from farrier.model.node.edges import WITHOUT_WORKFLOW

@@ -1,20 +1,24 @@
-"""The expected state of a node's machine in MAAS, by the node's status.
+"""The expected state of a node's machine in MAAS, by the node's status and by the stage of its workflow.
 
-One table has the expected state for every status; docs/state-model.md shows this table. `handlers.node.drift` takes
+`EXPECTED` has the expected state for every status; docs/state-model.md shows this table. `handlers.node.drift` takes
 nodes out of service according to this table. If a node is not in service, farrier only reports the difference, in `node
-why` and `node show`.
+why` and `node show`. `GOES_ON_AT` and `GOALS` say from which state a workflow can continue, if an operator adopts it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
 from farrier.model.maas.reading import MaasStatus as S
 from farrier.model.maas.reading import Machine
 from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.layers import Mode
 from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.stages import path_of
 from farrier.model.views.nodes import MaasView
 
 
@@ -128,3 +132,41 @@ def disagreement(status: N, seen: MaasObservation | MaasView, *, foreign: bool) 
         return None
     said = f"{seen.state}" + (f" ({seen.status_name})" if seen.status_name else "")
     return f"MAAS reports machine {seen.system_id} as {said}"
+
+
+GOES_ON_AT = {
+    S.COMMISSIONING: O.WAIT_FOR_READY,
+    S.READY: O.CONFIGURE_STORAGE,
+    S.DEPLOYING: O.WAIT_FOR_DEPLOYED,
+    S.DEPLOYED: O.WAIT_FOR_AGENT_ENROLLMENT,
+}
+"""The stage at which a deployment continues, if an operator adopts this state of its machine."""
+
+GOALS = {
+    D.RELEASE_MAAS_NODE: "ready, new, absent",
+    D.POWER_OFF_MAAS_NODE: "switched off and either ready or new; or absent",
+    D.REMOVE_MAAS_RECORD: "absent",
+}
+"""The stages of a decommission that change a machine in MAAS, with the readings that show that a stage has reached its
+goal."""
+
+_RELEASED = (S.READY, S.NEW)
+
+
+def goals_left(
+    mode: Mode, stage: str | None, leave_out: Collection[str], cleaned_by: str | None = None
+) -> tuple[D, ...]:
+    """Return the stages in MAAS that a decommission still has to complete, including the current stage."""
+    path = path_of(mode, cleaned_by)
+    rest = path[path.index(stage) :] if stage in path else path
+    return tuple(goal for goal in GOALS if goal in rest and goal not in leave_out)
+
+
+def shows_goal(state: str, power: str | None, stage: D) -> bool:
+    """Return whether a reading with this state and power shows that the stage has reached its goal."""
+    if state == S.ABSENT:
+        return True
+    is_released = state in _RELEASED
+    if stage is D.POWER_OFF_MAAS_NODE:
+        return is_released and power == "off"
+    return stage is D.RELEASE_MAAS_NODE and is_released

@@ -14,8 +14,8 @@ from farrier.handlers.node.changes import Done, Policy
 from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.maas import region
 from farrier.model.maas.reading import MaasStatus as M
+from farrier.model.machine.expected import goals_left, shows_goal
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.machine.observed_goals import goals_left, shows_goal
 from farrier.model.node.snapshot import Decommission, Node
 from farrier.model.node.stages import DecommissionStage as D
 

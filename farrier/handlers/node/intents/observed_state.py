@@ -26,8 +26,8 @@ from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import MaasError, SeenMachine
 from farrier.model.maas.reading import MaasFailure as F
 from farrier.model.maas.reading import MaasStatus as M
+from farrier.model.machine.expected import GOALS, GOES_ON_AT, shows_goal
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.machine.observed_goals import GOALS, GOES_ON_AT, shows_goal
 from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Decommission, Node, Onboarding
