@@ -25,10 +25,8 @@ from farrier import config, errors
 from farrier.config import templates
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
-from farrier.model.kinds import diagram as kind_diagram
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.node import details
-from farrier.model.views import diagram
 from farrier.web.agents import operations
 from farrier.web.api import table as api
 from tests.acceptance.table import CHECKS, REVISION, Verdict
@@ -38,6 +36,7 @@ from tools import (
     library_reference,
     log_events,
     man_pages,
+    model_reference,
     packages,
     runbooks,
     sql_reference,
@@ -51,7 +50,6 @@ ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(
     r"(?P<begin>^<!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end generated -->)", re.DOTALL | re.MULTILINE
 )
-_SECTION = re.compile(r"^## (.+)\n\n", re.MULTILINE)
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -64,7 +62,7 @@ def blocks() -> Mapping[str, str]:
     """Return the text of each marker, by name."""
     return {
         **_model(),
-        **{f"kind-{spec.name.replace('_', '-')}": kind_diagram.markdown(spec) for spec in BUILT_IN},
+        **{f"kind-{spec.name.replace('_', '-')}": model_reference.of_kind(spec) for spec in BUILT_IN},
         "settings": _settings(),
         "site-settings": _site_settings(),
         "template-names": _template_names(),
@@ -148,9 +146,7 @@ def _generated(root: Path) -> Iterator[tuple[Path, str, str | None]]:
 
 def _model() -> dict[str, str]:
     """Return the sections of the model, named by their titles, such as `onboarding-stages`."""
-    _, *parts = _SECTION.split(diagram.markdown())
-    titles, texts = parts[::2], parts[1::2]
-    return {re.sub(r"\W+", "-", title.lower()): text for title, text in zip(titles, texts, strict=True)}
+    return {re.sub(r"\W+", "-", title.lower()): text for title, text in model_reference.sections().items()}
 
 
 def _settings() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from farrier.model.markdown import table
+from tools.markdown import table
 
 ROOT = Path(__file__).parents[1]
 FARRIER = ROOT / "farrier"

@@ -22,7 +22,7 @@ from farrier.model.node.failures import (
     UNSAFE,
     FailureClass,
 )
-from farrier.model.node.meanings import BMC_MEANINGS, CONDITION_MEANINGS, FAILURE_MEANINGS
+from tools.failure_meanings import BMC_MEANINGS, CONDITION_MEANINGS, FAILURE_MEANINGS
 
 
 def blocks() -> Mapping[str, str]:

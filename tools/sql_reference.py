@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from farrier.io.schema import comments, files
 from farrier.io.schema.files import ObjectKind, SchemaObject
-from farrier.model.markdown import table
+from tools.markdown import table
 
 # The functions that no role may call: the schema's owner has them.
 _OF_THE_OWNER = ("grant_worker", "revoke_worker", "grant_monitor", "revoke_monitor", "set_pool")

@@ -14,7 +14,7 @@ PACKAGE = sources.modules(sources.FARRIER)
 DEFINITIONS = frozenset(
     f"farrier/model/{name}.py"
     for name in (
-        *("advice/recommended", "node/edges", "node/conditions", "views/diagram"),
+        *("advice/recommended", "node/edges", "node/conditions"),
         *("partition/partition", "maas/region", "network/segment"),
     )
 )

@@ -17,10 +17,9 @@ import typer
 from farrier import cli, config
 from farrier.io.schema import files
 from farrier.model.node import layers
-from farrier.model.views import diagram
 from tests.architecture import sources
 from tests.support import pages
-from tools import generate_docs, packages, site
+from tools import generate_docs, model_reference, packages, site
 
 PAGES = sorted({*generate_docs.pages(), *sources.ROOT.glob("*.md")})
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
@@ -57,7 +56,7 @@ OF_THE_TUTORIAL = "farrier_kind_volume"
 
 def test_the_state_model_shows_every_section_of_the_model() -> None:
     """The sections that a reader looks up, and does not read, are in the reference."""
-    model = diagram.markdown()
+    model = set(model_reference.sections().values())
     shown = "".join(TEXTS[sources.ROOT / "docs" / name] for name in OF_THE_MODEL)
     sections = {name: text for name, text in generate_docs.blocks().items() if text in model}
     assert len(sections) > len(layers.Layer)

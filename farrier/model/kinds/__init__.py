@@ -1,1 +1,1 @@
-"""Kinds of resources as data: layers, edges, actions and metrics go in; guards, tables and diagrams come out."""
+"""Kinds of resources as data: layers, edges, actions and metrics go in; guards and tables come out."""

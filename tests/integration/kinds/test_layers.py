@@ -31,13 +31,13 @@ from farrier.library import (
     Wait,
 )
 from farrier.model.advice.why_resource import explain
-from farrier.model.kinds import diagram
 from farrier.model.node.limits import Limits, keys_of, places_of
 from farrier.model.views.census import Rules
 from farrier.model.views.resources import WantedResources, clocks_of
 from farrier.wiring.kinds import loop_of
 from tests.support import loop, pg
 from tests.support.owner import Owner
+from tools import model_reference
 
 MINUTE = timedelta(minutes=1)
 POWER = KindLayer(
@@ -125,7 +125,7 @@ def test_a_kind_with_a_reserved_name_or_a_snapshot_without_its_layers_is_refused
 
 
 def test_the_model_shows_the_states_of_each_layer_under_the_name_of_the_layer() -> None:
-    shown = diagram.markdown(SPEC)
+    shown = model_reference.of_kind(SPEC)
     assert ("| state | limit | note |" in shown, "| power | limit | note |" in shown) == (True, True)
 
 

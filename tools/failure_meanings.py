@@ -1,6 +1,6 @@
 """What each failure class, condition and BMC failure means, and where the cause is found, in one or two sentences.
 
-The reference of failures has these texts. `failures` has the advice for each. Pure.
+The reference of failures has these texts; `farrier.model.node.failures` has the advice for each.
 """
 
 from __future__ import annotations

@@ -1,22 +1,27 @@
-"""The model as diagrams and tables, generated from its data, as the documentation contains them. A check fails when the
-documentation differs.
+"""The model as diagrams and tables, generated from its data, as the documentation contains them.
+
+`generate_docs` calls this module. The same model always gives the same output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from farrier.model import duration
 from farrier.model.advice import recommended
 from farrier.model.advice.recommended import Advice
 from farrier.model.intents import actions
-from farrier.model.kinds import diagram
+from farrier.model.intents.params import Params, describe
+from farrier.model.kinds.spec import KindEdge, KindLayer, KindSpec
 from farrier.model.machine import expected
-from farrier.model.markdown import table
-from farrier.model.node import conditions, edges, failures, layers, meanings, sla, stages
+from farrier.model.node import conditions, edges, failures, layers, sla, stages
 from farrier.model.node import spec as node_spec
 from farrier.model.node.layers import DecommissionMode, Layer, Mode, OnboardingMode
+from tools.failure_meanings import BMC_MEANINGS, CONDITION_MEANINGS, FAILURE_MEANINGS
+from tools.markdown import table
 
 # Both workflows have the same edges, so one section shows them.
 _SECTIONS = {
@@ -28,36 +33,34 @@ _LAYERS = {layer.name: layer for layer in node_spec.SPEC.every_layer}
 
 
 def mermaid(layer: Layer) -> str:
-    """Return a state diagram of one layer. The label of each edge names the edge's owner; the tables show the trigger
-    of the edge."""
-    return diagram.picture(_LAYERS[layer], label=lambda edge: edge.owner)
+    """Return a state diagram of one layer of a node. The label of each edge names the edge's owner; the tables show the
+    trigger of the edge."""
+    return picture(_LAYERS[layer], label=lambda edge: edge.owner)
 
 
-def markdown() -> str:
-    """Return every table of the model, and a diagram for each layer."""
-    sections = [
-        *(_layer_section(layer, title) for layer, title in _SECTIONS.items()),
-        "## Onboarding stages\n\n" + _stage_table(stages.OnboardingStage, tuple(OnboardingMode)),
-        "## Decommission stages\n\n" + _stage_table(stages.DecommissionStage, tuple(DecommissionMode)),
-        "## Decommission order by region\n\n" + _order_table(),
-        "## Node status by workflow\n\n" + _mapping_table(),
-        "## Expected in MAAS\n\n" + _expected_table(),
-        "## Limits\n\n" + _sla_table(),
-        "## Limits of stages\n\n" + _stage_limit_table(),
-        "## Intents\n\n" + _action_table(),
-        "## Failure classes\n\n" + _failure_table(),
-        "## Conditions by status\n\n" + _condition_table(),
-        "## Default effects\n\n" + _default_effects(),
-        "## Conditions\n\n" + _advice_table("condition", meanings.CONDITION_MEANINGS, failures.CONDITION_ADVICE),
-        "## BMC failures\n\n" + _advice_table("class", meanings.BMC_MEANINGS, failures.BMC_ADVICE),
-    ]
-    return "\n".join(sections)
+def sections() -> Mapping[str, str]:
+    """Return every table of the model of nodes, and a diagram for each layer, by title."""
+    return {
+        **{title: _layer_section(layer) for layer, title in _SECTIONS.items()},
+        "Onboarding stages": _stage_table(stages.OnboardingStage, tuple(OnboardingMode)),
+        "Decommission stages": _stage_table(stages.DecommissionStage, tuple(DecommissionMode)),
+        "Decommission order by region": _order_table(),
+        "Node status by workflow": _mapping_table(),
+        "Expected in MAAS": _expected_table(),
+        "Limits": _sla_table(),
+        "Limits of stages": _stage_limit_table(),
+        "Intents": _action_table(),
+        "Failure classes": _failure_table(),
+        "Conditions by status": _condition_table(),
+        "Default effects": _default_effects(),
+        "Conditions": _advice_table("condition", CONDITION_MEANINGS, failures.CONDITION_ADVICE),
+        "BMC failures": _advice_table("class", BMC_MEANINGS, failures.BMC_ADVICE),
+    }
 
 
-def _layer_section(layer: Layer, title: str) -> str:
+def _layer_section(layer: Layer) -> str:
     rows = [(edge.source, edge.target, edge.owner, edge.trigger) for edge in edges.EDGES[layer]]
-    picture = f"```mermaid\n{mermaid(layer)}```\n"
-    return f"## {title}\n\n{picture}\n{table(('from', 'to', 'changed by', 'when'), rows)}"
+    return f"```mermaid\n{mermaid(layer)}```\n\n{table(('from', 'to', 'changed by', 'when'), rows)}"
 
 
 def _stage_table(kind: type[stages.OnboardingStage | stages.DecommissionStage], modes: tuple[Mode, ...]) -> str:
@@ -99,19 +102,19 @@ def _sla_table() -> str:
         (
             str(layer),
             str(state),
-            diagram.limit(default.limit),
+            _limit(default.limit),
             default.note,
         )
         for layer, states in sla.DEFAULTS.items()
         for state, default in states.items()
     ]
-    ends = [(str(layer), "end to end", diagram.limit(limit), "") for layer, limit in sla.END_TO_END.items()]
+    ends = [(str(layer), "end to end", _limit(limit), "") for layer, limit in sla.END_TO_END.items()]
     return table(("layer", "state", "limit", "note"), [*rows, *ends])
 
 
 def _stage_limit_table() -> str:
     rows = [
-        (str(layer), str(stage), diagram.limit(limit))
+        (str(layer), str(stage), _limit(limit))
         for layer, limits in sla.STAGES.items()
         for stage, limit in limits.items()
     ]
@@ -123,7 +126,7 @@ def _action_table() -> str:
     rows = [
         (
             str(action),
-            diagram.params(spec.params),
+            _params(spec.params),
             str(spec.since),
             _some(layers.STATES[Layer.STATUS], spec.accepted_in),
             _some(layers.STATES[Layer.MANAGEMENT], spec.managements),
@@ -166,7 +169,7 @@ def _failure_table() -> str:
     rows = [
         (
             str(name),
-            meanings.FAILURE_MEANINGS[failures.FailureClass(name)],
+            FAILURE_MEANINGS[failures.FailureClass(name)],
             "yes" if spec.retryable else "no",
             "yes" if name in failures.UNSAFE else "no",
             spec.action,
@@ -179,3 +182,51 @@ def _failure_table() -> str:
 def _advice_table(title: str, means: Mapping[Any, str], advice: Mapping[Any, Advice]) -> str:
     rows = [(str(name), means[name], recommended.text(each)) for name, each in advice.items()]
     return table((title, "meaning", "recommended action"), rows)
+
+
+def of_kind(spec: KindSpec) -> str:
+    """Return the diagram and limits of each layer of a kind, and its actions."""
+    layers = [f"```mermaid\n{picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
+    actions = [
+        (
+            name,
+            _params(action.params),
+            ", ".join(f"`{state}`" for state in spec.states_accepting(name)),
+            action.description,
+        )
+        for name, action in spec.requests.items()
+    ]
+    return f"{''.join(layers)}{table(('action', 'parameters', 'accepted in', 'effect'), actions)}"
+
+
+def picture(layer: KindLayer, *, label: Callable[[KindEdge], str] = lambda edge: edge.trigger) -> str:
+    """Return a diagram of the states and edges of one layer, with a label for each edge."""
+    names = [f"    {_id(state)} : {state}" for state in layer.states if _id(state) != state]
+    begins = [f"    [*] --> {_id(state)}" for state in layer.states if state in layer.first]
+    edges = [f"    {_id(edge.source)} --> {_id(edge.target)} : {_plain(label(edge))}" for edge in layer.edges or ()]
+    ends = [f"    {_id(state)} --> [*]" for state in layer.states if state in layer.terminal]
+    return "\n".join(("stateDiagram-v2", *names, *begins, *edges, *ends)) + "\n"
+
+
+def _limits(layer: KindLayer) -> str:
+    states = [(f"`{state}`", _limit(rule.limit), rule.why_none) for state, rule in layer.states.items()]
+    return table((layer.name, "limit", "note"), states)
+
+
+def _id(state: str) -> str:
+    """Return the state as an ID of mermaid, because mermaid parses a slash as syntax."""
+    return state.replace("/", "_")
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _limit(of: timedelta | None) -> str:
+    return "none" if of is None else duration.human(of)
+
+
+def _params(of: type[Params]) -> str:
+    """Return the names of an action's parameters; a question mark follows an optional parameter."""
+    fields = describe(of).fields
+    return ", ".join(f"{name}{'' if field.required else '?'}" for name, field in fields.items())
