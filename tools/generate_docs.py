@@ -39,6 +39,7 @@ from tools import (
     model_reference,
     packages,
     runbooks,
+    site_keys,
     sql_reference,
     trace_walk,
 )
@@ -169,7 +170,7 @@ def _site_settings() -> str:
             "required" if s.required else f"`{s.default}`" if s.default else "",
             s.description,
         )
-        for s in config.site_settings()
+        for s in site_keys.keys()
     ]
     return _table(("table", "key", "default", "what it does"), rows)
 

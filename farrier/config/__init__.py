@@ -1,6 +1,6 @@
 """Settings: flags, environment and files go in; checked structs come out, or errors that name the source.
 
-`groups` defines the settings, `reading` reads them, and `describing` describes them. If several sources set a key, the
+`groups` defines the settings, `reading` reads them, and `description` describes them. If several sources set a key, the
 order of precedence is: flag, environment, file, default.
 """
 
@@ -10,21 +10,19 @@ from farrier.config.agents import AgentsConfig
 from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialBinding, CredentialsConfig
 from farrier.config.database import DatabaseConfig
-from farrier.config.description import Setting, SiteSetting, as_toml, settings, site_settings
+from farrier.config.description import as_toml, settings
 from farrier.config.groups import (
     BmcConfig,
     BmcHostConfig,
     BmcTrustConfig,
     Config,
     ControllerConfig,
-    HistoryConfig,
     NodeConfig,
     SitesConfig,
     VaultConfig,
 )
-from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
+from farrier.config.observability import HttpConfig, MetricsConfig, TracesConfig
 from farrier.config.reading import load
-from farrier.config.segments import SegmentsConfig
 
 __all__ = [
     "AgentsConfig",
@@ -37,19 +35,13 @@ __all__ = [
     "CredentialBinding",
     "CredentialsConfig",
     "DatabaseConfig",
-    "HistoryConfig",
     "HttpConfig",
-    "LogConfig",
     "MetricsConfig",
     "NodeConfig",
-    "SegmentsConfig",
-    "Setting",
-    "SiteSetting",
     "SitesConfig",
     "TracesConfig",
     "VaultConfig",
     "as_toml",
     "load",
     "settings",
-    "site_settings",
 ]

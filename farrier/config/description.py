@@ -1,8 +1,7 @@
-"""Describes the settings for operators: as a list, as a file with every default and its reason, and as the keys of a
-site's file.
+"""Describes the settings for operators: as a list, and as a file with every default and its reason.
 
-`farrier config` and the generator of the documentation call this module. All texts are derived from `groups` and
-`sites`, so the description is always current.
+`farrier config` and the generator of the documentation call this module. All texts are derived from `groups`, so the
+description is always current.
 """
 
 from __future__ import annotations
@@ -10,13 +9,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import msgspec
 
 from farrier.config import tables
 from farrier.config.groups import Config
-from farrier.config.sites import DERIVED, Site
 from farrier.model import duration
 from farrier.model.node.limits import Limits
 
@@ -57,51 +55,6 @@ def as_toml() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-class SiteSetting(msgspec.Struct, frozen=True):
-    """A key of a site's file. `table` is the heading of the key's table, and `default` is the default; both are in the
-    syntax of the file. `default` is empty if the key has no default. `required` is true if the file must set the
-    key."""
-
-    table: str
-    key: str
-    default: str
-    description: str
-    required: bool
-
-
-def site_settings() -> tuple[SiteSetting, ...]:
-    """Return every key of a site's file. If a table may occur in several places, only its first place is described."""
-    return tuple(_table_settings(Site, "", {}))
-
-
-def _table_settings(table: type[msgspec.Struct], heading: str, seen: dict[Any, str]) -> Iterator[SiteSetting]:
-    path = heading.strip("[]")
-    hints = get_type_hints(table, include_extras=True)
-    below: list[tuple[type[msgspec.Struct], str]] = []
-    for field in msgspec.structs.fields(table):
-        if (table, field.name) in DERIVED:
-            continue
-        type_, inner = tables.meant(hints[field.name])
-        held = inner if tables.is_struct(inner) else type_
-        if tables.is_struct(held):
-            name = f"{path}.{field.name}" if path else field.name
-            if held in seen:
-                yield SiteSetting(heading, field.name, "", f"The same keys as {seen[held]}.", required=False)
-            else:
-                seen[held] = f"[{name}]" if held is type_ else f"[[{name}]]"
-                below.append((held, seen[held]))
-            continue
-        required = field.required
-        default = "" if required or field.default is None else _spell(_default(field))
-        yield SiteSetting(heading, field.name, default, tables.description(hints[field.name]), required=required)
-    for held, name in below:
-        yield from _table_settings(held, name, seen)
-
-
-def _default(field: msgspec.structs.FieldInfo) -> object:
-    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-
-
 def _settings() -> Iterator[Setting]:
     for section in msgspec.structs.fields(Config):
         group = section.default
@@ -111,7 +64,7 @@ def _settings() -> Iterator[Setting]:
             continue
         hints = get_type_hints(type(group), include_extras=True)
         for field in msgspec.structs.fields(group):
-            default = _spell(getattr(group, field.name))
+            default = spelled(getattr(group, field.name))
             _, inner = tables.meant(hints[field.name])
             yield Setting(
                 section=section.name,
@@ -123,7 +76,8 @@ def _settings() -> Iterator[Setting]:
             )
 
 
-def _spell(value: object) -> str:
+def spelled(value: object) -> str:
+    """Return a value in the syntax of the settings file."""
     match value:
         case bool():
             return str(value).lower()
@@ -132,7 +86,7 @@ def _spell(value: object) -> str:
         case timedelta():
             return f'"{duration.human(value)}"'
         case tuple():
-            return f"[{', '.join(_spell(item) for item in value)}]"
+            return f"[{', '.join(spelled(item) for item in value)}]"
         case str() if "\\" in value:
             return f"'{value}'"
         case str():

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from farrier.config import AgentsConfig, site_files, site_settings
+from farrier.config import AgentsConfig, site_files
 from farrier.config.sites import Erase, Site
 from farrier.errors import ConfigError, ExitCode
 from farrier.handlers.node.maas import cloud_init
 from farrier.model.maas.changes import LinkMode
 from tests.support.nodes import node
+from tools import site_keys
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "operate"
 MAAS = '[maas]\nurl = "http://maas.north:5240/MAAS"\nkey = "env:MAAS_KEY"\n'
@@ -79,7 +80,7 @@ def test_a_site_has_the_settings_of_its_file(sites: Path) -> None:
 
 
 def test_every_key_has_a_description_and_a_default_in_the_syntax_of_a_file(sites: Path) -> None:
-    described = site_settings()
+    described = site_keys.keys()
     assert all(each.description for each in described)
     tables: dict[str, list[str]] = {}
     for each in described:
