@@ -6,8 +6,6 @@ order of precedence is: flag, environment, file, default.
 
 from __future__ import annotations
 
-from farrier.config.agents import AgentsConfig
-from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialBinding, CredentialsConfig
 from farrier.config.database import DatabaseConfig
 from farrier.config.description import as_toml, settings
@@ -21,7 +19,7 @@ from farrier.config.groups import (
     SitesConfig,
     VaultConfig,
 )
-from farrier.config.observability import HttpConfig, MetricsConfig, TracesConfig
+from farrier.config.processes import AgentsConfig, ClientConfig, HttpConfig, MetricsConfig, TracesConfig
 from farrier.config.reading import load
 
 __all__ = [

@@ -17,11 +17,9 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
-from farrier.config.agents import AgentsConfig
-from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialsConfig, check_networks
 from farrier.config.database import DatabaseConfig
-from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
+from farrier.config.processes import AgentsConfig, ClientConfig, HttpConfig, LogConfig, MetricsConfig, TracesConfig
 from farrier.config.segments import SegmentsConfig
 from farrier.model.advice.diagnosis import Patience
 from farrier.model.credential import is_plain_path

@@ -17,7 +17,7 @@ import msgspec
 
 from farrier import agent
 from farrier.config import site_checks
-from farrier.config.agents import AgentsConfig
+from farrier.config.processes import AgentsConfig
 from farrier.config.reading import toml
 from farrier.config.sites import DERIVED, AgentsSite, Site, Sites
 from farrier.config.tables import Fault, Reader, place

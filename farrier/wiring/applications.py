@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from farrier import config as settings
 from farrier.config import token_file
-from farrier.config.addresses import is_loopback
+from farrier.config.processes import is_loopback
 from farrier.errors import ConfigError
 from farrier.io.calls.agents import PostgresAgentCalls
 from farrier.io.connections import refusals

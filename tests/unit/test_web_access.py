@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.routing import Mount, Route
 
-from farrier.config.addresses import is_loopback
+from farrier.config.processes import is_loopback
 from farrier.config.token_file import ApiToken
 from farrier.model import api_token
 from farrier.model.api_token import Scope

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from farrier import clock as clocks
-from farrier.config.addresses import is_loopback
+from farrier.config.processes import is_loopback
 from farrier.config.token_file import ANONYMOUS, BEARER_TOKEN, ApiToken
 from farrier.errors import CredentialError, DatabaseUnreachable
 from farrier.model import api_token

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from farrier.clock import MonotonicClock
-from farrier.config.addresses import is_loopback
+from farrier.config.processes import is_loopback
 from farrier.protocols import Clock
 
 _OPENMETRICS, _TEXT = "application/openmetrics-text", "text/plain"
