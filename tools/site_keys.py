@@ -1,6 +1,6 @@
-"""The keys of a site's file, as the reference of settings lists them. All texts are derived from `farrier.config.sites`.
+"""The keys of a site's file, as the reference of settings lists them.
 
-`generate_docs` calls this module.
+`generate_docs` calls this module. All texts are derived from `farrier.config.sites`.
 """
 
 from __future__ import annotations

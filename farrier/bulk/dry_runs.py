@@ -15,10 +15,10 @@ from farrier.bulk import trials
 from farrier.bulk.run import Operations, Target
 from farrier.bulk.trials import Trial
 from farrier.errors import RefusedByModel
-from farrier.model.advice import why_node
+from farrier.model.advice import explanation
 from farrier.model.advice.diagnosis import Patience
+from farrier.model.advice.explanation import Why
 from farrier.model.advice.recommended import Recommended
-from farrier.model.advice.why_node import Why
 from farrier.model.intents.params import ParamsRules
 from farrier.model.intents.preview import Foreseen, PreviewVerdict
 from farrier.model.intents.requests import IntentRequest
@@ -68,11 +68,12 @@ async def explained(
     """Explain the node of a page. The advice only has intents that a controller would accept, if a controller
     answers."""
     (node,) = page.rows
-    wanted = [each for each in why_node.candidates(node, page.now, limits, patience, period=period) if _is_known(each)]
+    candidates = explanation.candidates(node, page.now, limits, patience, period=period)
+    wanted = [each for each in candidates if _is_known(each)]
     asked = [_request(NODE, node.id, each.action, {**each.params, **_values(each.fill)}) for each in wanted]
     answers = await told(requests, asked)
     rejected = [each for each, answer in zip(wanted, answers, strict=True) if _is_rejected(answer)]
-    return why_node.explain(
+    return explanation.explain(
         node, page.now, limits, patience, period=period, accepts=lambda intent: intent not in rejected
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice.why_node import explain
+from farrier.model.advice.explanation import explain
 from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.loop.outcome import EndsBy
 from farrier.model.node import edges, sla

@@ -17,8 +17,7 @@ from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration
 from farrier.model.advice import diagnosis
 from farrier.model.advice.diagnosis import Patience
-from farrier.model.advice.why_node import NextAction, Why
-from farrier.model.advice.why_resource import ResourceWhy
+from farrier.model.advice.explanation import NextAction, ResourceWhy, Why
 from farrier.model.loop import restores
 from farrier.model.loop.outcome import EndsBy
 from farrier.model.machine.health import Alert

@@ -25,7 +25,7 @@ from farrier.cli.output.lists import Listing, OutputFormat, formed, formed_as_is
 from farrier.cli.output.pages import MissingNames
 from farrier.cli.resource import view
 from farrier.cli.settings.connection import CommandSession
-from farrier.model.advice.why_resource import explain
+from farrier.model.advice.explanation import explain_resource
 from farrier.model.intents import param_texts
 from farrier.model.intents.params import FieldRules
 from farrier.model.intents.requests import IntentRequest
@@ -160,7 +160,8 @@ async def why(
 ) -> None:
     """Show what a resource waits for and since when, its last errors, and what to do."""
     page = await session.queries.resource(kind, name)
-    explained = explain(page.rows[0], page.now, session.settings.sla, period=session.settings.controller.period)
+    given = session.settings
+    explained = explain_resource(page.rows[0], page.now, given.sla, period=given.controller.period)
     if as_json:
         printing.json(explained)
     else:

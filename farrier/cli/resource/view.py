@@ -10,7 +10,7 @@ from farrier.cli.node import inspection
 from farrier.cli.output import printing
 from farrier.cli.output.lists import Column
 from farrier.cli.output.printing import Cell
-from farrier.model.advice.why_resource import ResourceWhy
+from farrier.model.advice.explanation import ResourceWhy
 from farrier.model.node.clocks import worst
 from farrier.model.node.limits import Limits
 from farrier.model.views.resources import ResourceDetail, ResourceView, clocks_of

@@ -1,7 +1,5 @@
 """Facts about the problems of a node, derived from its view: for example, whether a pause delays it or its agent is
-silent.
-
-Pure functions of a `views.NodeDetail`, used by `why` and `advice`. Handlers do not use them.
+silent. Pure functions of a `views.NodeDetail`. Handlers do not use them.
 """
 
 from __future__ import annotations

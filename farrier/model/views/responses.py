@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model.advice.why_node import NextAction
+from farrier.model.advice.explanation import NextAction
 from farrier.model.intents.preview import Foreseen
 from farrier.model.intents.requests import Registered
 from farrier.model.loop.restores import HoldView, Lifted

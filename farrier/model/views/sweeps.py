@@ -1,8 +1,7 @@
 """Shows which controller runs a resource, and whether this controller runs its resources in time.
 
-Modules `why`, `resource_why` and `advice` use this module for views of nodes and other resources. A controller owns
-shards of resources. A view shows the owner of the resource's shard, the last time at which all due resources of the
-shard had run, and a step that may be changing an outside service.
+A controller owns shards of resources. A view shows the owner of the resource's shard, the last time at which all due
+resources of the shard had run, and a step that may be changing an outside service.
 """
 
 from __future__ import annotations

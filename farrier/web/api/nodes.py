@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta
 from starlette.responses import Response
 
 from farrier.bulk import dry_runs
-from farrier.model.advice.why_node import NextAction
+from farrier.model.advice.explanation import NextAction
 from farrier.model.api_token import Scope
 from farrier.model.intents import params
 from farrier.model.intents import requests as asked

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from farrier.bulk import dry_runs
-from farrier.model.advice import why_resource
+from farrier.model.advice import explanation
 from farrier.model.network import segment
 from farrier.model.node import details
 from farrier.model.node.layers import NODE
@@ -82,7 +82,7 @@ async def resource(request: Request) -> Response:
     found = await backend.queries.resource(request.path_params["kind"], request.path_params["name"])
     (detail,) = found.rows
     shown = detail.resource
-    explained = why_resource.explain(detail, found.now, backend.limits, period=backend.period)
+    explained = explanation.explain_resource(detail, found.now, backend.limits, period=backend.period)
     recent = await _recent(backend, shown.kind, shown.id)
     values = {
         "at": "resources",

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice.why_resource import explain
+from farrier.model.advice.explanation import explain_resource
 from farrier.model.node.limits import Limits
 from farrier.model.views.census import Census, Rules
 from farrier.sim.faults import Broken, Fault
@@ -150,7 +150,7 @@ async def test_an_unreachable_ufm_is_counted_and_reported_with_its_site(fabric: 
     failing = (await census(fabric)).failing
     assert [(each.kind, each.error, each.count) for each in failing] == [("ib_partition", "ufm", 1)]
     page = await PostgresQueries(fabric.pool).resource("ib_partition", "ib")
-    said = explain(page.rows[0], page.now, Limits())
+    said = explain_resource(page.rows[0], page.now, Limits())
     assert f"UFM of site {SITE} cannot be reached: forbidden" in said.reason
     assert any("ufm" in error for error in said.errors) and "fix the cause that the reason names" in said.advice
     await come_back(fabric)

@@ -30,7 +30,7 @@ from farrier.library import (
     Transition,
     Wait,
 )
-from farrier.model.advice.why_resource import explain
+from farrier.model.advice.explanation import explain_resource
 from farrier.model.node.limits import Limits, keys_of, places_of
 from farrier.model.views.census import Rules
 from farrier.model.views.resources import WantedResources, clocks_of
@@ -208,7 +208,7 @@ async def test_each_layer_has_separate_limits_that_a_site_may_change(every_db: p
         on = await queries.resources(WantedResources(kind="rack", states=("on",)))
         assert [each.name for each in on.rows] == ["r-2"]
         detail = await queries.resource("rack", "r-1")
-        why = dict(view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
+        why = dict(view.in_words(explain_resource(detail.rows[0], detail.now, limits), detail.now))
         assert "power off" in str(why["SLA"])
         (has,) = (each for each in view.columns(limits) if each.heading == "HAS")
         assert has.cell(detail.rows[0].resource, detail.now) == "power=off"

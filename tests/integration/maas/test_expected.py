@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice.why_node import Why, explain
+from farrier.model.advice.explanation import Why, explain
 from farrier.model.machine.expected import BY_RESCUE
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import TaskType

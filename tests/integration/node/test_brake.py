@@ -14,7 +14,7 @@ from farrier.config import NodeConfig
 from farrier.io.connections.pool import Connection
 from farrier.io.queries.lists import PostgresQueries
 from farrier.io.schema import catalog
-from farrier.model.advice.why_node import explain
+from farrier.model.advice.explanation import explain
 from farrier.model.machine.health import BRAKE_RETRY
 from farrier.model.node.limits import Limits
 from tests.integration.test_census import rules

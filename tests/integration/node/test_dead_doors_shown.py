@@ -10,7 +10,7 @@ import pytest
 from farrier.io.calls.doors import PostgresDoor
 from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics.gauges import AGENT_REACHED, DOORS, DOORS_DEAD
-from farrier.model.advice.why_node import Why, explain
+from farrier.model.advice.explanation import Why, explain
 from farrier.model.loop.doors import DoorKind, LostPulse
 from farrier.model.loop.pulses import REACH_EXPECTED
 from farrier.model.node.limits import Limits

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice import why_node
+from farrier.model.advice import explanation
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest
@@ -130,7 +130,7 @@ async def test_a_bmc_that_is_taken_away_during_the_decommission_stops_it_until_l
     row = await machine.look()
     assert (row["status"], row["failure_class"]) == ("retired", "power_failed")
     page = await PostgresQueries(site.pool).node(machine.name)
-    said = why_node.explain(page.rows[0], page.now, Limits())
+    said = explanation.explain(page.rows[0], page.now, Limits())
     recommended = Recommended(Action.DECOMMISSION, FULL | {"leave_on": True}, when="if the machine may stay on")
     assert recommended in said.recommended
     await machine.asked("decommission", **recommended.params)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice import why_node
+from farrier.model.advice import explanation
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import TaskType
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
@@ -42,9 +42,9 @@ async def edited(site: Site, statements: str) -> None:
     await site.wait(MINUTE)
 
 
-async def told(site: Site, machine: Machine) -> why_node.Why:
+async def told(site: Site, machine: Machine) -> explanation.Why:
     page = await PostgresQueries(site.pool).node(machine.name)
-    return why_node.explain(page.rows[0], page.now, Limits())
+    return explanation.explain(page.rows[0], page.now, Limits())
 
 
 @pytest.mark.matrix(strength=1)

@@ -10,7 +10,7 @@ import pytest
 
 from farrier.io.queries.lists import PostgresQueries
 from farrier.io.schema import catalog
-from farrier.model.advice.why_node import explain
+from farrier.model.advice.explanation import explain
 from farrier.model.machine.health import Alert
 from farrier.model.node import clocks, sla
 from farrier.model.node.clocks import StateClock

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice.why_node import explain
+from farrier.model.advice.explanation import explain
 from farrier.model.node import clocks
 from farrier.model.node.limits import Limits
 from farrier.model.views.nodes import NodeFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.advice import why_node
+from farrier.model.advice import explanation
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import TaskType
 from tests.support.site import MINUTE, Machine, Site
@@ -93,6 +93,6 @@ async def test_an_onboarding_does_not_clear_the_retired_node(site: Site) -> None
 async def test_why_reports_the_failed_validation_and_the_way_out(site: Site) -> None:
     machine = await given_up(site)
     page = await PostgresQueries(site.pool).node(machine.name)
-    said = why_node.explain(page.rows[0], page.now, Limits())
+    said = explanation.explain(page.rows[0], page.now, Limits())
     assert any(error.startswith("cleanup not validated: ") for error in said.errors)
     assert "decommission" in said.advice and "release" in said.advice and said.command is None

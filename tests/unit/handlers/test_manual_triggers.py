@@ -11,7 +11,7 @@ import pytest
 
 from farrier.config.sites import NetworkSite
 from farrier.handlers.node.changes import with_fields
-from farrier.model.advice.why_node import explain
+from farrier.model.advice.explanation import explain
 from farrier.model.maas.changes import NewMachine, PowerAccess
 from farrier.model.node.conditions import ONBOARDING_FAILED, Source, find, quarantining, stated
 from farrier.model.node.failures import FAILURES, MANUAL, UNSAFE, FailureClass

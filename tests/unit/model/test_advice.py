@@ -10,7 +10,7 @@ import pytest
 
 from farrier.model.advice import recommended
 from farrier.model.advice.diagnosis import Patience
-from farrier.model.advice.why_node import explain
+from farrier.model.advice.explanation import explain
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Record
 from farrier.model.machine.bmc import BmcFailure

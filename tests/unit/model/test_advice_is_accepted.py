@@ -19,8 +19,8 @@ from farrier.handlers.node.changes import with_workflow
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model.advice import recommended
+from farrier.model.advice.explanation import Why, candidates, explain
 from farrier.model.advice.recommended import Recommended
-from farrier.model.advice.why_node import Why, candidates, explain
 from farrier.model.intents import actions
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.model.advice.diagnosis import Patience
-from farrier.model.advice.why_node import Why, explain
+from farrier.model.advice.explanation import Why, explain
 from farrier.model.loop.outcome import Record
 from farrier.model.machine.bmc import BmcFailure, PowerState
 from farrier.model.node.conditions import stated

@@ -1,12 +1,13 @@
-"""Explains in plain words what a node waits for, its errors, and the recommended action.
+"""Explains in plain words what a node or another resource waits for, its errors, and the recommended action.
 
-The command `farrier node why` and the lifecycle view use this pure function of the node's view, so the explanation
-cannot contradict `node show`. Module `diagnosis` finds the errors, and `advice` finds the recommended action.
+The commands `farrier node why` and `farrier resource why`, and the pages, use these pure functions of the resource's
+view, so an explanation cannot contradict `node show`. Module `diagnosis` finds the errors of a node, and `choice` the
+recommended action. The explanation of a resource depends on no kind, so it shows errors as the handler wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -27,6 +28,7 @@ from farrier.model.node.layers import NodeStatus, WorkflowStatus
 from farrier.model.node.limits import Limits
 from farrier.model.views import sweeps
 from farrier.model.views.nodes import MaasView, NodeDetail, RequestView
+from farrier.model.views.resources import ResourceDetail, ResourceView, clocks_of
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,10 +156,10 @@ def _reason(node: NodeDetail) -> str:
     asked = diagnosis.unanswered(node)
     if asked and (node.outcome is None or node.outcome.outcome == "do_nothing"):
         return f"waits for a run that answers intent {asked[0].id} ({asked[0].action})"
-    return reason(node.outcome, ended=diagnosis.is_deleted(node))
+    return _of_last_run(node.outcome, ended=diagnosis.is_deleted(node))
 
 
-def reason(outcome: Record | None, *, ended: bool) -> str:
+def _of_last_run(outcome: Record | None, *, ended: bool) -> str:
     """Return why a resource of any kind stays in its state, according to its last run."""
     if ended:
         return "waits for nothing: it is deleted"
@@ -260,3 +262,76 @@ def _not_kept(node: NodeDetail) -> Iterator[str]:
 
 def _last_read(node: NodeDetail) -> str:
     return "never" if node.bmc.power_at is None else f"{node.bmc.power_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
+    """The explanation of a resource. `since` is when a run first stated the current reason, and `source` is the line of
+    code that stated it. `ends_by` is what ends its wait. `run_by` describes the controller and the last sweep; it is
+    empty for a resource that has ended."""
+
+    kind: str
+    name: str
+    state: str
+    reason: str
+    since: datetime | None
+    clocks: tuple[StateClock, ...]
+    errors: tuple[str, ...]
+    unanswered: tuple[str, ...]
+    source: str
+    run_by: str
+    ends_by: EndsBy | None
+    advice: str
+
+
+def explain_resource(
+    detail: ResourceDetail, now: datetime, limits: Limits, *, period: timedelta = sweeps.PERIOD
+) -> ResourceWhy:
+    """Explain a resource of a registered kind. `limits` contains the limits that differ from the defaults of the kind.
+    `period` is the resync period of the controllers."""
+    resource, outcome = detail.resource, detail.resource.outcome
+    ended = resource.ended_at is not None
+    reason = _of_last_run(outcome, ended=ended)
+    if resource.restored_at is not None:
+        reason = restores.reason(resource.restored_at, outcome)
+    of_resource = clocks_of(resource, now, limits)
+    unanswered = tuple(each for each in detail.requests if each.status == "pending")
+    return ResourceWhy(
+        kind=resource.kind,
+        name=resource.name,
+        state=resource.state,
+        reason=reason,
+        since=resource.outcome_at,
+        clocks=of_resource,
+        errors=tuple(_errors_of(resource)),
+        unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
+        source=outcome.source if outcome is not None else "",
+        run_by="" if ended else sweeps.in_words(resource, now),
+        # None if the resource waits for nothing, or if only a newer release knows what ends the wait
+        ends_by=next((each for each in EndsBy if outcome is not None and not ended and each == outcome.ends_by), None),
+        advice=next(_advice_about(resource, now, period, of_resource), advice.NO_ACTION),
+    )
+
+
+def _errors_of(resource: ResourceView) -> Iterator[str]:
+    if resource.outcome is not None and resource.outcome.error:
+        yield f"last run: {resource.outcome.error}: {resource.outcome.reason}"
+    if resource.last_error is not None:
+        yield resource.last_error
+
+
+def _advice_about(
+    resource: ResourceView, now: datetime, period: timedelta, running: Sequence[StateClock]
+) -> Iterator[str]:
+    if resource.ended_at is None:
+        yield from advice.filter_runs(resource, now, period)
+    if resource.restored_at is not None:
+        yield restores.LIFT
+    if resource.last_error is not None:
+        yield "fix the cause that the error names; farrier retries by itself"
+    if resource.outcome is not None and resource.outcome.outcome == "wait":
+        yield (
+            "fix the cause that the reason names, unless the reason is only a delay; farrier then continues by itself"
+        )
+    for clock in sorted(running, key=lambda each: each.above or timedelta(0), reverse=True):
+        if clock.above is not None:
+            yield advice.of_late_clock(clock, "resource")
