@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, TypeAlias
 
 import msgspec
 
-from farrier.bulk import trials
 from farrier.bulk.run import Operations, Target
-from farrier.bulk.trials import Trial
 from farrier.errors import RefusedByModel
 from farrier.model.advice import explanation
 from farrier.model.advice.diagnosis import Patience
@@ -25,6 +23,7 @@ from farrier.model.intents.requests import IntentRequest
 from farrier.model.node.layers import NODE
 from farrier.model.node.limits import Limits
 from farrier.model.views.nodes import NodeDetail, Page
+from farrier.protocols import Requests
 
 # A controller answers within milliseconds, or after its next poll if notifications do not arrive. A page and `node why`
 # wait shortly, because the table of actions has an answer, too. A person who has to confirm waits longer, and a dry run
@@ -36,22 +35,18 @@ DRY_RUN = timedelta(seconds=10)
 # 300 questions a second.
 MOST_PREVIEWED = 200
 
+# Parameters with which a question is asked before an operator has chosen them.
+_Trial: TypeAlias = Mapping[str, Any]
+# Values for the parameters that only the operator knows, if the answer does not depend on the value.
+_ANY_VALUE = {"reason": "a reason"}
+
 _RANKS = {PreviewVerdict.ACCEPTED: 0, PreviewVerdict.DEPENDS: 1, PreviewVerdict.REJECTED: 2}
 
 UNTOLD = "no controller answered; this is the answer of the table of actions"
 
 
-class Foresees(Protocol):
-    """Asks how handlers would answer intents, as `protocols.Requests` does."""
-
-    async def foresee(
-        self, kind: str, asked: Sequence[IntentRequest], patience: timedelta
-    ) -> tuple[Foreseen | None, ...]:
-        """Return the answer to each intent, or None if no controller answered."""
-
-
 async def told(
-    requests: Foresees, asked: Sequence[IntentRequest], patience: timedelta = SHORTLY
+    requests: Requests, asked: Sequence[IntentRequest], patience: timedelta = SHORTLY
 ) -> Sequence[Foreseen | None]:
     """Return how a controller would answer each of these intents of one kind, or None if none answered."""
     if not asked:
@@ -63,7 +58,7 @@ async def told(
 
 
 async def explained(
-    requests: Foresees, page: Page[NodeDetail], limits: Limits, patience: Patience, period: timedelta
+    requests: Requests, page: Page[NodeDetail], limits: Limits, patience: Patience, period: timedelta
 ) -> Why:
     """Explain the node of a page. The advice only has intents that a controller would accept, if a controller
     answers."""
@@ -90,21 +85,21 @@ class Possibility(msgspec.Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """Whether the answer depends on a value that only the operator knows, so that nobody is asked."""
-        return not trials.plain(self.schema)
+        return not _plain(self.schema)
 
 
 async def possible(
-    requests: Foresees, kind: str, wanted: Sequence[Possibility], patience: timedelta = SHORTLY
+    requests: Requests, kind: str, wanted: Sequence[Possibility], patience: timedelta = SHORTLY
 ) -> Sequence[Foreseen | None]:
     """Return how a controller would answer each action with the most favourable parameters: `rejected` if it would
     reject the action with all of them. None if no controller answered, and if the answer is open."""
-    first = await _best(requests, kind, [(each, trials.plain(each.schema)) for each in wanted], patience)
+    first = await _best(requests, kind, [(each, _plain(each.schema)) for each in wanted], patience)
     refused = [number for number, answer in enumerate(first) if _is_rejected(answer)]
-    again = [(wanted[number], trials.flagged(wanted[number].schema)) for number in refused]
+    again = [(wanted[number], _flagged(wanted[number].schema)) for number in refused]
     found = list(first)
     for number, answer in zip(refused, await _best(requests, kind, again, patience), strict=True):
         each, refusal = wanted[number], first[number]
-        may_differ = not each.is_refused and trials.is_free(each.schema)
+        may_differ = not each.is_refused and _is_free(each.schema)
         if refusal is not None and (
             may_differ or (answer is not None and answer.verdict is not PreviewVerdict.REJECTED)
         ):
@@ -113,7 +108,7 @@ async def possible(
 
 
 async def _best(
-    requests: Foresees, kind: str, wanted: Sequence[tuple[Possibility, Sequence[Trial]]], patience: timedelta
+    requests: Requests, kind: str, wanted: Sequence[tuple[Possibility, Sequence[_Trial]]], patience: timedelta
 ) -> Sequence[Foreseen | None]:
     """Return the most favourable answer to each action with any of its trials."""
     asked = [_request(kind, each.id, each.action, trial) for each, tried in wanted for trial in tried]
@@ -128,7 +123,7 @@ def _most_favourable(answers: Sequence[Foreseen | None]) -> Foreseen | None:
     return min(known, key=lambda answer: _RANKS[answer.verdict], default=None)
 
 
-async def of_targets(requests: Foresees, operations: Operations, targets: Sequence[Target]) -> list[Target]:
+async def of_targets(requests: Requests, operations: Operations, targets: Sequence[Target]) -> list[Target]:
     """Return the targets of a dry run with the answers that the controllers would give."""
     return [
         target if target.is_told or target.refusal else msgspec.structs.replace(target, delay=target.delay or UNTOLD)
@@ -137,7 +132,7 @@ async def of_targets(requests: Foresees, operations: Operations, targets: Sequen
 
 
 async def confirmed(
-    requests: Foresees, operations: Operations, targets: Sequence[Target], patience: timedelta = CONFIRMATION
+    requests: Requests, operations: Operations, targets: Sequence[Target], patience: timedelta = CONFIRMATION
 ) -> list[Target]:
     """Return the targets with the answers of the controllers, for an operator who confirms the action. Targets about
     which no controller answered keep the answer of the table of actions."""
@@ -149,7 +144,7 @@ async def confirmed(
 
 
 async def previewed(
-    requests: Foresees, kind: str, action: str, schema: ParamsRules, targets: Sequence[Target]
+    requests: Requests, kind: str, action: str, schema: ParamsRules, targets: Sequence[Target]
 ) -> list[Target]:
     """Return the targets with the answers of the controllers, before an operator has chosen the parameters. If there
     are many targets, the controllers are not asked."""
@@ -186,7 +181,7 @@ def note(targets: Sequence[Target], schema: ParamsRules, *, is_dry_run: bool) ->
     untold = sum(not target.is_told for target in targets)
     if not untold:
         return ""
-    is_unasked = len(targets) > MOST_PREVIEWED or not trials.plain(schema)
+    is_unasked = len(targets) > MOST_PREVIEWED or not _plain(schema)
     if is_unasked and not is_dry_run:
         return "this preview has the answers of the table of actions; a dry run asks the controllers"
     whom = f" for {untold} of {len(targets)}" if untold < len(targets) else ""
@@ -202,8 +197,41 @@ def _is_rejected(answer: Foreseen | None) -> bool:
 
 
 def _is_known(intent: Recommended) -> bool:
-    return trials.ANY_VALUE.keys() >= {*intent.fill}
+    return _ANY_VALUE.keys() >= {*intent.fill}
 
 
 def _values(fill: Sequence[str]) -> dict[str, object]:
-    return {name: trials.ANY_VALUE[name] for name in fill}
+    return {name: _ANY_VALUE[name] for name in fill}
+
+
+def _plain(schema: ParamsRules) -> tuple[_Trial, ...]:
+    """Return the required parameters, once with each choice. Empty if the answer depends on a value that only the
+    operator knows."""
+    if schema.any_of:
+        return ()
+    found: list[_Trial] = [{}]
+    for name, field in schema.fields.items():
+        if field.required:
+            values = field.enum or ((_ANY_VALUE[name],) if name in _ANY_VALUE else ())
+            found = [{**each, name: value} for each in found for value in values]
+    return tuple(found)
+
+
+def _is_free(schema: ParamsRules) -> bool:
+    """Return whether another value of an optional parameter could change the answer to each trial."""
+    return any(
+        not field.required and field.type != "boolean" and name not in _ANY_VALUE
+        for name, field in schema.fields.items()
+    )
+
+
+def _flagged(schema: ParamsRules) -> tuple[_Trial, ...]:
+    """Return the parameters of `_plain` with each flag, and with all flags."""
+    flags = [name for name, field in schema.fields.items() if field.type == "boolean"]
+    sets = [(flag,) for flag in flags] + ([tuple(flags)] if len(flags) > 1 else [])
+    return tuple({**each, **_with_flags(schema, chosen)} for each in _plain(schema) for chosen in sets)
+
+
+def _with_flags(schema: ParamsRules, flags: tuple[str, ...]) -> _Trial:
+    needed = {schema.needs[flag] for flag in flags if flag in schema.needs}
+    return dict.fromkeys(flags, True) | {name: _ANY_VALUE[name] for name in needed if name in _ANY_VALUE}

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from farrier.bulk import dry_runs
-from farrier.bulk.dry_runs import Foresees
 from farrier.bulk.run import ALREADY, Bulk, BulkResult, Following, Operations, Target
 from farrier.cli.intent import answers
 from farrier.cli.options import arguments, signatures
@@ -25,6 +24,7 @@ from farrier.cli.settings.connection import CommandSession
 from farrier.errors import ExitCode, RefusedByModel
 from farrier.model.duration import with_unit
 from farrier.model.plural import counted
+from farrier.protocols import Requests
 
 P = ParamSpec("P")
 
@@ -144,7 +144,7 @@ def ordered(
     return signatures.with_options(command, signatures.parameters(orders), orders)
 
 
-async def run(action: str, asks: Foresees, targets: Sequence[Target], operations: Operations, given: Orders) -> None:
+async def run(action: str, asks: Requests, targets: Sequence[Target], operations: Operations, given: Orders) -> None:
     """With --dry-run, print a preview. Without --dry-run, ask the user, submit, follow and report. Raises typer.Exit
     with code 1 if anything was refused. `asks` asks the controllers for the preview."""
     kind = operations.request.kind

@@ -1,9 +1,9 @@
 """Chooses what an operator should do about a resource, from its state and from observed facts.
 
-`explanation` shows the first piece of advice, because it is nearest to the cause. An advice never names an
-intent that the node would refuse, nor a destructive intent for a machine that may be in use. A view does not show
-everything that the node's handler checks. So whoever can reach a controller asks it about the intents of `candidates`,
-and passes its answers to `of_node`.
+`explanation` shows the first piece of advice, because it is nearest to the cause. An advice never names an intent that
+the node would refuse, nor a destructive intent for a machine that may be in use. A view does not show everything that
+the node's handler checks. So whoever can reach a controller asks it about the intents of `candidates`, and passes its
+answers to `of_node`.
 """
 
 from __future__ import annotations
