@@ -19,20 +19,7 @@ _RUN_SECONDS = (0.00005, 0.0002, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 
 # The target is under 10 ms for a wake; minutes mean that the loop does not keep up.
 _WAIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0)
 # The limits of the SLA table lie between two minutes and three days.
-_STATE_SECONDS = (
-    1.0,
-    10.0,
-    60.0,
-    300.0,
-    900.0,
-    3600.0,
-    7200.0,
-    14400.0,
-    28800.0,
-    86400.0,
-    259200.0,
-    604800.0,
-)
+_STATE_SECONDS = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 259200.0, 604800.0)
 _REQUEST_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 STATE_ENTERED = Definition("farrier_state_entered", "Number of transitions into a state.", ("kind", "state"))

@@ -11,9 +11,8 @@ not include the limits of sites and models. The counts of resources above a limi
 from __future__ import annotations
 
 from farrier.config import Config
-from farrier.metrics.alerts import controller, fleet, monitors, upstream
-from farrier.metrics.alerts.rules import AlertRule, RuleGroup, Severity, exposition
-from farrier.metrics.alerts.text import yaml
+from farrier.metrics.alerts import controller, fleet, upstream
+from farrier.metrics.alerts.rules import AlertRule, RuleGroup, Severity, exposition, yaml
 
 __all__ = ["AlertRule", "RuleGroup", "Severity", "exposition", "groups", "yaml"]
 
@@ -24,5 +23,5 @@ def groups(config: Config) -> tuple[RuleGroup, ...]:
         RuleGroup("farrier-fleet", fleet.alerts(config)),
         RuleGroup("farrier-controller", controller.alerts(config)),
         RuleGroup("farrier-upstream", upstream.alerts()),
-        RuleGroup("farrier-monitors", monitors.alerts()),
+        RuleGroup("farrier-monitors", upstream.of_monitors()),
     )

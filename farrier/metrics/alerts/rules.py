@@ -1,11 +1,12 @@
-"""An alert rule, and the pieces of PromQL that all rules use.
+"""An alert rule, the file in which Prometheus reads rules, and the pieces of PromQL that all rules use.
 
 Every expression has the same result with one replica as with many replicas, and ignores replicas whose figures are old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -16,6 +17,8 @@ from farrier.metrics import gauges
 from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
 from farrier.model import duration
+
+_KEY = re.compile(r"[a-z_]+")
 
 STALE_AFTER = timedelta(minutes=3)
 """The age from which an alert ignores a figure. A working Prometheus scrapes at least once a minute, so figures stay
@@ -88,6 +91,41 @@ def _rule(alert: AlertRule, runbooks: Runbooks) -> dict[str, Any]:
             "runbook_url": runbooks.link(alert.page),
         },
     }
+
+
+def yaml(value: Mapping[str, Any]) -> str:
+    """Return the mapping as a YAML document. Every text is quoted, so that no parser reads it as a number, a boolean or
+    a comment. Raises ValueError for anything but mappings, sequences of mappings, and texts of one line."""
+    return "".join(f"{line}\n" for line in _mapping(value))
+
+
+def _mapping(value: Mapping[str, Any]) -> Iterator[str]:
+    for key, held in value.items():
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"a key consists of lower-case letters and underscores; got {key!r}")
+        if isinstance(held, str):
+            yield f"{key}: {_quoted(held)}"
+        else:
+            yield f"{key}:"
+            yield from (f"  {line}" for line in _block(held))
+
+
+def _block(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from _mapping(value)
+    elif isinstance(value, Sequence):
+        for element in value:
+            first, *rest = _mapping(element)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in rest)
+    else:
+        raise ValueError(f"expected a text, a mapping or a sequence of mappings, got {value!r}")
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"expected one line of printable characters; got {text!r}")
+    return "'" + text.replace("'", "''") + "'"
 
 
 def promql(span: timedelta) -> str:

@@ -1,11 +1,11 @@
-"""Alerts about the services that farrier calls, and about certificates that farrier does not check."""
+"""Alerts about other programs: the services that farrier calls, and the monitors that report to it."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from farrier.metrics import definitions, gauges
-from farrier.metrics.alerts.rules import AlertRule, Severity, increase, none_of, rate, series
+from farrier.metrics.alerts.rules import AlertRule, Severity, equals, fleet, increase, latest, none_of, rate, series
 from farrier.model.maas.reading import MaasFailure
 from farrier.model.machine.bmc import BmcFailure
 
@@ -57,4 +57,36 @@ def _tls_insecure() -> AlertRule:
         summary="farrier does not check the certificates of BMCs",
         description="bmc.insecure is set for all or some hosts. Any machine that takes over the address of such a "
         "BMC receives the BMC's password.",
+    )
+
+
+def of_monitors() -> tuple[AlertRule, ...]:
+    """Return every alert about monitors."""
+    return (_monitor_refused(), _monitor_silent())
+
+
+def _monitor_refused() -> AlertRule:
+    return AlertRule(
+        name="FarrierMonitorRefused",
+        severity=Severity.TICKET,
+        expr=f"{fleet(latest(gauges.MONITOR_REFUSED), 'monitor')} > 0",
+        hold=timedelta(minutes=15),
+        because="a node may be registered minutes after the monitor has found it",
+        summary="{{ $value }} condition(s) of monitor {{ $labels.monitor }} were not taken",
+        description="These conditions decide nothing. To list them with the reasons, run farrier monitor refusals "
+        "{{ $labels.monitor }}",
+    )
+
+
+def _monitor_silent() -> AlertRule:
+    unknown = latest(gauges.MONITOR_CONDITIONS, equals("state", "unknown"))
+    return AlertRule(
+        name="FarrierMonitorSilent",
+        severity=Severity.TICKET,
+        expr=f"{fleet(unknown, 'monitor')} > 0",
+        summary="{{ $value }} condition(s) of monitor {{ $labels.monitor }} are unknown",
+        description="The monitor has not stated these conditions again before their expiry, so they take no further "
+        "node out of service, and return none. To list the nodes: SELECT n.name, c.id FROM farrier.node_conditions c "
+        "JOIN farrier.nodes n ON n.id = c.node WHERE c.source = 'monitor:{{ $labels.monitor }}' AND c.expires_at <= "
+        "farrier.now()",
     )

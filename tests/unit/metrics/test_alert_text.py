@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.metrics.alerts.text import yaml
+from farrier.metrics.alerts.rules import yaml
 
 
 def test_mappings_and_sequences_are_indented() -> None:
