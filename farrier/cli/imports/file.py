@@ -19,7 +19,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.reading import nearest
-from farrier.model.intents import actions, param_faults, param_texts
+from farrier.model.intents import actions, param_values
 from farrier.model.intents.actions import Action
 from farrier.model.node import detail_changes
 from farrier.model.node.details import DETAILS
@@ -134,7 +134,7 @@ def _of_cells(where: str, cells: Mapping[str, str]) -> _Given:
         elif field == "macs":
             given[field] = [mac.strip() for mac in cell.split(_SEPARATOR) if mac.strip()]
         else:
-            given |= param_texts.typed(fields, {field: cell})
+            given |= param_values.typed(fields, {field: cell})
     return given
 
 
@@ -184,7 +184,7 @@ def _faults(where: str, given: Mapping[str, Any]) -> Iterator[RowFault]:
         yield RowFault(where, field, _about(present[field], text))
     rules = actions.rules(Action.SET_BMC).fields
     for field, parameter in BMC.items():
-        fault = param_faults.fault(rules[parameter], present[field]) if field in present else None
+        fault = param_values.fault(rules[parameter], present[field]) if field in present else None
         if fault is not None:
             yield RowFault(where, field, _about(present[field], fault) if field == "bmc_address" else fault)
 

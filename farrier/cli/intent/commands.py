@@ -22,7 +22,7 @@ from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.errors import RefusedByModel
-from farrier.model.intents import actions, param_texts
+from farrier.model.intents import actions, param_values
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest, IntentStatus
 from farrier.model.intents.selection import LARGEST_ID
@@ -101,7 +101,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     request = IntentRequest(
         resource=node,
         action=action,
-        params=param_texts.typed(fields, arguments.pairs(params or ())),
+        params=param_values.typed(fields, arguments.pairs(params or ())),
         key=key,
         requested_by=requested_by,
         api_version=api_version,

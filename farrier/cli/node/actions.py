@@ -20,7 +20,7 @@ from farrier.cli.output import pages
 from farrier.cli.output.pages import MissingNames
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.config.reading import nearest
-from farrier.model.intents import param_faults
+from farrier.model.intents import param_values
 from farrier.model.intents.actions import ACTIONS, Action
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.intents.verbs import VERBS, Verb
@@ -102,7 +102,7 @@ def _submits(name: str, verb: Verb, text: str) -> Callable[..., Awaitable[None]]
         session: CommandSession, how: Orders, wanted: NodeFilter, /, names: Names = None, **given: Any
     ) -> None:
         params = param_options.values(schema.fields, given)
-        for field, fault in param_faults.faults(schema, params):
+        for field, fault in param_values.faults(schema, params):
             raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
         until = how.following.until
         if until is not None and until not in set(NodeStatus):

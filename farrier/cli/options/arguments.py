@@ -10,7 +10,7 @@ import typer
 
 from farrier.config.reading import nearest
 from farrier.model import duration
-from farrier.model.intents import param_texts, selection
+from farrier.model.intents import param_values, selection
 from farrier.model.intents.selection import LabelTest
 from farrier.model.views import history
 
@@ -73,9 +73,9 @@ def label_tests(text: str) -> tuple[LabelTest, ...]:
 
 def whole(text: str) -> int:
     """Convert a whole number. The prefix 0x means hexadecimal, as for the keys of partitions."""
-    if not param_texts.WHOLE.fullmatch(text):
+    if not param_values.WHOLE.fullmatch(text):
         raise typer.BadParameter(f"expected a whole number, 0x… for hexadecimal; got {text!r}")
-    return param_texts.number(text)
+    return param_values.number(text)
 
 
 def patience(

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from farrier.cli.options import arguments
-from farrier.model.intents import param_texts
+from farrier.model.intents import param_values
 from farrier.model.intents.params import FieldRules
 
 _PANEL = "Parameters of the intent"
@@ -20,7 +20,7 @@ def values(fields: Mapping[str, FieldRules], given: Mapping[str, Any]) -> dict[s
     found: dict[str, object] = {}
     for name, value in given.items():
         if isinstance(value, list):
-            found |= param_texts.typed(fields, {name: ",".join(value)})
+            found |= param_values.typed(fields, {name: ",".join(value)})
         elif value is not None:
             found[name] = value
     return {name: value for name, value in found.items() if value != []}

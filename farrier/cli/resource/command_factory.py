@@ -26,7 +26,7 @@ from farrier.cli.output.pages import MissingNames
 from farrier.cli.resource import view
 from farrier.cli.settings.connection import CommandSession
 from farrier.model.advice.explanation import explain_resource
-from farrier.model.intents import param_texts
+from farrier.model.intents import param_values
 from farrier.model.intents.params import FieldRules
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.kinds.spec import is_in
@@ -223,7 +223,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
         kind=kind,
         resource=name,
         action=action,
-        params=param_texts.typed(await _fields(session, kind, action), given) if given else {},
+        params=param_values.typed(await _fields(session, kind, action), given) if given else {},
         key=key,
         requested_by=requested_by,
     )

@@ -20,7 +20,7 @@ from farrier.cli.output import pages, printing
 from farrier.cli.output.pages import MissingNames
 from farrier.cli.resource import command_factory as commands
 from farrier.cli.settings.connection import CommandSession, with_database
-from farrier.model.intents import param_faults, param_texts, preview
+from farrier.model.intents import param_values, preview
 from farrier.model.intents.acceptance import Later, Refused
 from farrier.model.intents.requests import IntentRequest
 from farrier.model.kinds.spec import CREATE
@@ -101,8 +101,8 @@ async def act(  # noqa: PLR0913 - one parameter is one option
     names = [text for text in words or () if "=" not in text]
     wanted = commands.selected(kind, names, state, site)
     await commands.refuse_until(session, kind, how.following.until)
-    params = param_texts.typed(spec.params.fields, arguments.pairs(texts))
-    for field, fault in param_faults.faults(spec.params, params):
+    params = param_values.typed(spec.params.fields, arguments.pairs(texts))
+    for field, fault in param_values.faults(spec.params, params):
         raise typer.BadParameter(f"{field} {fault}".strip())
     found = await _select(session, wanted)
     how.require(found, kind)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from farrier.model.intents import actions, param_faults, param_texts
+from farrier.model.intents import actions, param_values
 from farrier.model.intents.actions import Action
 from farrier.model.node.details import DEFAULTS, REMOVABLE, RowDetails
 
@@ -55,7 +55,7 @@ def read(texts: Iterable[str]) -> DetailChanges:
             if not value and name in REMOVABLE:
                 unset.append(name)
             else:
-                values |= param_texts.typed(actions.rules(Action.SET).fields, {name: value})
+                values |= param_values.typed(actions.rules(Action.SET).fields, {name: value})
     for name, fault in faults(values):
         raise ValueError(f"{word(name)} {fault}")
     return DetailChanges(values=values, labels=labels, unset=tuple(unset))
@@ -80,7 +80,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     that completes a sentence beginning with the name of the detail."""
     fields = actions.rules(Action.SET).fields
     for name, value in values.items():
-        fault = param_faults.fault(fields[name], value)
+        fault = param_values.fault(fields[name], value)
         if fault is not None:
             yield name, fault
         elif name == "macs":

@@ -21,7 +21,7 @@ from farrier.bulk import dry_runs as asking
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model.advice import choice
 from farrier.model.api_token import Scope
-from farrier.model.intents import acceptance, actions, param_texts, preview, requests
+from farrier.model.intents import acceptance, actions, param_values, preview, requests
 from farrier.model.intents.acceptance import Allowed, Later, Refused
 from farrier.model.intents.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
 from farrier.model.intents.preview import PreviewVerdict
@@ -224,7 +224,7 @@ async def _respond(request: Request, asked: Asked) -> Response:
         kind=asked.kind,
         resource=asked.id or given.get(_NAME, "").strip(),
         action=asked.action.action,
-        params=param_texts.typed(fields, texts),
+        params=param_values.typed(fields, texts),
         key=given.get(_KEY) or None,
         requested_by=client,
     )

@@ -28,7 +28,7 @@ from farrier.bulk.run import Following, Target
 from farrier.clock import wall
 from farrier.model import duration
 from farrier.model.api_token import Scope
-from farrier.model.intents import actions, param_faults, param_texts, requests
+from farrier.model.intents import actions, param_values, requests
 from farrier.model.intents.actions import ACTIONS, Action
 from farrier.model.intents.selection import is_id
 from farrier.model.node import detail_changes
@@ -146,8 +146,8 @@ def _params(action: Action, given: Mapping[str, str]) -> Callable[[NodeView], Ma
         return lambda node: detail_changes.params(changes, node)
     rules = actions.rules(action)
     texts = {name: value.strip() for name, value in given.items() if name in rules.fields and value.strip()}
-    params = param_texts.typed(rules.fields, texts)
-    for field, fault in param_faults.faults(rules, params):
+    params = param_values.typed(rules.fields, texts)
+    for field, fault in param_values.faults(rules, params):
         raise ValueError(f"{field} {fault}".strip())
     return lambda _: params
 
@@ -165,7 +165,7 @@ def _changes(text: str) -> detail_changes.DetailChanges:
 
 def _following(given: Mapping[str, str]) -> Following:
     most, until = given.get(_MOST, "").strip(), given.get(_UNTIL, "").strip() or None
-    if most and not (param_texts.WHOLE.fullmatch(most) and param_texts.number(most) > 0):
+    if most and not (param_values.WHOLE.fullmatch(most) and param_values.number(most) > 0):
         raise ValueError(f"at most in progress: expected a whole number of at least 1, got {most!r}")
     if until is not None and until not in set(NodeStatus):
         raise ValueError(f"wait until: expected one of {', '.join(NodeStatus)}, got {until!r}")
@@ -173,7 +173,7 @@ def _following(given: Mapping[str, str]) -> Following:
     patience = duration.parse(timeout)
     if patience <= timedelta(0):
         raise ValueError(f"time limit: expected a duration of more than 0s, got {timeout!r}")
-    number = param_texts.number(most) if most else None
+    number = param_values.number(most) if most else None
     return Following(most=number, waits=True, until=until, patience=patience, timeout=timeout)
 
 

@@ -1,5 +1,5 @@
-"""Finds the values of parameters that break the model's rules. Pure; for programs that check values before they send
-them. The database checks the same rules (`farrier.param_fault`)."""
+"""Values of parameters before an intent is submitted: converts the texts that users type, and finds values that break
+the model's rules. The database checks the same rules (`farrier.param_fault`). Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from farrier.model.intents.params import FieldRules, ParamsRules
 
 # Largest number of characters of a value that an error repeats.
 _SHOWN = 80
+_BOOLEANS = {"true": True, "false": False}
+WHOLE = re.compile(r"-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}")
+"""A whole number that fits into 64 bits; 0x means hexadecimal."""
 _TYPES = {
     "boolean": (bool, "must be true or false"),
     "object": (Mapping, "must be a JSON object"),
@@ -100,3 +103,36 @@ def _of_text(field: FieldRules, value: str) -> str | None:
 
 def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()[:_SHOWN]
+
+
+def typed(fields: Mapping[str, FieldRules], given: Mapping[str, str]) -> dict[str, object]:
+    """Convert texts to the types of their parameters: flags, whole numbers, lists with commas and JSON objects. If a
+    text does not match the type of its parameter, it stays a text; the database refuses this text and names the
+    reason."""
+    return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
+
+
+def _typed(type_: str, text: str) -> object:
+    match type_:
+        case "boolean":
+            return _BOOLEANS.get(text, text)
+        case "integer":
+            return number(text) if WHOLE.fullmatch(text) else text
+        case "object":
+            return _object(text)
+        case "array":
+            return [element for element in text.split(",") if element]
+        case _:
+            return text
+
+
+def _object(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def number(text: str) -> int:
+    """Return the number in a text that matches `WHOLE`."""
+    return int(text, 16 if text[:2].lower() == "0x" else 10)
