@@ -19,7 +19,7 @@ from farrier.model.intents.requests import IntentRequest, IntentStatus, Register
 from farrier.model.monitors.monitor import Report
 from farrier.model.node.conditions import Condition
 from farrier.model.node.layers import NODE
-from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.fleet import ShardOwnership
 from farrier.model.views.intents import IntentView
 from farrier.model.views.nodes import NodeDetail, NodeView
 from farrier.model.views.resources import KindView, ResourceView

@@ -30,8 +30,7 @@ from farrier.model.node.clocks import Overdue, OverduePage
 from farrier.model.node.details import DETAILS
 from farrier.model.node.layers import NODE
 from farrier.model.node.limits import Limits
-from farrier.model.views.brakes import BrakeView
-from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.fleet import BrakeView, ShardOwnership
 from farrier.model.views.history import HistoryFilter, HistoryKey, HistoryPage, Order, parse_key
 from farrier.model.views.intents import IntentPage, IntentView, WantedIntents
 from farrier.model.views.nodes import EvidenceView, NodeDetail, NodeFilter, NodeView, Page, TaskView

@@ -16,10 +16,8 @@ from farrier.model.monitors.alertmanager import Labels
 from farrier.model.monitors.monitor import MonitorView, RefusalView, Report, ReportAnswer
 from farrier.model.node.clocks import OverduePage
 from farrier.model.node.limits import Limits
-from farrier.model.views.brakes import BrakeView
 from farrier.model.views.census import Census, Rules
-from farrier.model.views.controllers import ShardOwnership
-from farrier.model.views.fleet import NodeGlance
+from farrier.model.views.fleet import BrakeView, NodeGlance, ShardOwnership
 from farrier.model.views.history import HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.views.intents import IntentPage, IntentView, WantedIntents
 from farrier.model.views.nodes import (

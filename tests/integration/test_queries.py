@@ -13,7 +13,7 @@ from farrier.io.queries.lists import PostgresQueries
 from farrier.model.node import clocks, edges
 from farrier.model.node.layers import Layer, WorkflowStatus
 from farrier.model.node.limits import Limits
-from farrier.model.views.controllers import Life
+from farrier.model.views.fleet import Life
 from farrier.model.views.nodes import NodeFilter
 from tests.support import owners, pg, reading, tokens
 

@@ -15,7 +15,7 @@ from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database
 from farrier.model import duration
 from farrier.model.loop.doors import DoorState, DoorView
-from farrier.model.views.controllers import ControllerView, Life, ShardOwnership, Share
+from farrier.model.views.fleet import ControllerView, Life, ShardOwnership, Share
 from farrier.model.views.nodes import Page
 
 _COLOURS = {

@@ -29,7 +29,7 @@ from farrier.model import duration
 from farrier.model.intents.params import BRAKE_LIFT_MAX
 from farrier.model.maas import region as maas_region
 from farrier.model.plural import counted
-from farrier.model.views.brakes import BrakeView
+from farrier.model.views.fleet import BrakeView
 from farrier.model.views.nodes import Page, RegionView
 from farrier.model.views.resources import ResourceView, WantedResources
 

@@ -32,9 +32,8 @@ from farrier.model.node.clocks import Overdue, OverduePage
 from farrier.model.node.layers import NODE
 from farrier.model.node.limits import STATES, Limits
 from farrier.model.partition import partition as ib_partition
-from farrier.model.views.brakes import BrakeView
 from farrier.model.views.census import Census, Rules
-from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.fleet import BrakeView, ShardOwnership
 from farrier.model.views.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.views.intents import IntentPage, IntentView, WantedIntents
 from farrier.model.views.nodes import (

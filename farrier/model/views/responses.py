@@ -12,7 +12,7 @@ from farrier.model.intents.requests import Registered
 from farrier.model.loop.restores import HoldView, Lifted
 from farrier.model.monitors.monitor import MonitorView, RefusalView
 from farrier.model.node.clocks import StateClock
-from farrier.model.views.brakes import BrakeView
+from farrier.model.views.fleet import BrakeView
 from farrier.model.views.history import HistoryEntry
 from farrier.model.views.intents import IntentView
 from farrier.model.views.nodes import EvidenceView, NodeDetail, NodeView, RequestView, TaskView

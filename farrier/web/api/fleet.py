@@ -18,7 +18,7 @@ from farrier.model.loop.restores import Lift
 from farrier.model.node.clocks import StateClock
 from farrier.model.node.layers import NODE
 from farrier.model.node.snapshot import TaskStatus
-from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.fleet import ShardOwnership
 from farrier.model.views.nodes import Figures
 from farrier.model.views.resources import LateResource, late_clock
 from farrier.model.views.responses import (

@@ -14,7 +14,7 @@ from farrier.errors import RefusedByModel
 from farrier.model import duration
 from farrier.model.api_token import Scope
 from farrier.model.intents.params import BRAKE_LIFT_MAX, REASON_MAX
-from farrier.model.views.brakes import BrakeView
+from farrier.model.views.fleet import BrakeView
 from farrier.web.pages import forms
 from farrier.web.server.access import authorize
 from farrier.web.server.backend import backend_of
