@@ -19,7 +19,7 @@ from farrier.io.queries.census import node_columns
 from farrier.model.intents import actions, params
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.kinds.spec import KindSpec
-from farrier.model.loop import pulses
+from farrier.model.loop import doors
 from farrier.model.machine import bmc, expected, health, identity, observation
 from farrier.model.node import conditions, edges, evidence, layers, sla, stages
 from farrier.model.node import spec as node_spec
@@ -203,9 +203,9 @@ def _constants() -> tuple[Any, ...]:
         health.SSH_SEED_LIMIT,
         list(identity.PLACEHOLDERS),
         health.BRAKE_RETRY,
-        pulses.PULSE_LOST,
-        pulses.REACH_LOST,
-        pulses.REACH_EXPECTED,
+        doors.PULSE_LOST,
+        doors.REACH_LOST,
+        doors.REACH_EXPECTED,
         msgspec.json.encode(evidence.SCHEMA).decode(),
         conditions.MOST_OF_SOURCE,
     )

@@ -1,4 +1,8 @@
-"""The doors: server processes that answer other programs, so that no controller does. Pure data."""
+"""The doors: server processes that answer other programs, so that no controller does; and when a pulse counts as lost.
+
+`farrier.beat` records the times in which a pulse of controllers, of doors, or of the agents that doors reach was lost.
+An agent may not have been able to report in such a time. Pure data.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,17 @@ from uuid import UUID
 
 import msgspec
 
-from farrier.model.loop.pulses import PULSE_LOST
+PULSE_LOST = timedelta(seconds=10)
+"""Controllers and doors pulse every two seconds. Calls that wait for each other, and clocks that are adjusted in small
+steps, cause smaller gaps, and every limit is longer."""
+
+REACH_LOST = timedelta(seconds=60)
+"""Two intervals of an agent's heartbeats. Doors that have reached no agent for this time are dead, although they pulse:
+for example, their certificate has expired. If a third of `node.offline_after` is shorter, it applies instead, so that
+dead doors are noticed before nodes count as silent."""
+
+REACH_EXPECTED = 5
+"""If fewer agents are expected, all of them may be silent by themselves, so doors that reach none may be well."""
 
 
 class DoorKind(StrEnum):

@@ -11,8 +11,7 @@ import pytest
 from farrier.config import NodeConfig
 from farrier.io.calls.doors import PostgresDoor
 from farrier.io.connections.pulse import PostgresPulse
-from farrier.model.loop.doors import DoorKind
-from farrier.model.loop.pulses import PULSE_LOST, REACH_EXPECTED, REACH_LOST
+from farrier.model.loop.doors import PULSE_LOST, REACH_EXPECTED, REACH_LOST, DoorKind
 from farrier.model.node.layers import Layer
 from farrier.model.node.sla import stage_deadline
 from farrier.model.node.snapshot import TaskType

@@ -11,8 +11,7 @@ from farrier.io.calls.doors import PostgresDoor
 from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics.gauges import AGENT_REACHED, DOORS, DOORS_DEAD
 from farrier.model.advice.explanation import Why, explain
-from farrier.model.loop.doors import DoorKind, LostPulse
-from farrier.model.loop.pulses import REACH_EXPECTED
+from farrier.model.loop.doors import REACH_EXPECTED, DoorKind, LostPulse
 from farrier.model.node.limits import Limits
 from tests.integration.node.test_dead_doors import OFFLINE_AFTER, TEN_MINUTES, Hall
 from tests.integration.test_fleet_gauges import process, samples

@@ -1,6 +1,6 @@
 -- Time: the pulses by which controllers notice a clock that was set back and the end of an outage, and the mends of stored times.
 
--- The pulses (farrier.model.loop.pulses), one row for each.
+-- The pulses (farrier.model.loop.doors), one row for each.
 CREATE TABLE farrier.pulse (
     name text        PRIMARY KEY,
     at   timestamptz NOT NULL     -- the last beat, or the time until which the pulse was not needed; earlier than before only if the
