@@ -83,12 +83,6 @@ def test_a_duration_that_is_not_finite_or_too_large_is_refused(
     assert key in str(refused.value)
 
 
-def test_a_negative_duration_is_refused_with_its_name(file: Path) -> None:
-    file.write_text("[controller]\nperiod = -1\n")
-    with pytest.raises(ConfigError, match=r"'period' in \[controller\] of .*: expected a duration longer than 0"):
-        settings(file)
-
-
 @pytest.mark.parametrize("environment", [{"FARRIER_HTTP_HOST": ""}, {}])
 def test_an_empty_address_to_listen_on_is_refused(file: Path, environment: dict[str, str]) -> None:
     file.write_text("" if environment else '[http]\nhost = ""\n')

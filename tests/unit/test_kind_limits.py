@@ -70,12 +70,3 @@ def test_a_limit_of_a_kind_that_cannot_be_is_refused_with_what_can(tmp_path: Pat
 def test_limits_of_nodes_alone_need_no_package_of_others(tmp_path: Path) -> None:
     held = load(tmp_path, '[controller]\nkinds = ["nowhere:SPEC"]\n[sla]\nstatus.offline = "1h"\n')
     assert held.everywhere == {"status.offline": timedelta(hours=1)}
-
-
-def test_a_site_s_limit_of_a_state_comes_before_that_of_all() -> None:
-    held = Limits(
-        {"crate.emptying.unpack": timedelta(hours=2)}, sites={"north": {"crate.emptying.unpack": timedelta(1)}}
-    )
-    key = limits.limit_key("crate", "emptying/unpack")
-    assert held.of("north", None)[key] == timedelta(1)
-    assert held.of(None, None)[key] == timedelta(hours=2)

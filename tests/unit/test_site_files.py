@@ -386,3 +386,68 @@ def test_a_fabric_manager_belongs_to_one_site(sites: Path) -> None:
     (sites / "south.toml").write_text('[ufm]\nurl = "https://UFM.north/"\ntoken = "env:A"\n')
     (line,) = refusal(sites, UFM + 'token = "env:A"\n')
     assert "north, south: [ufm] url" in line
+
+
+# --- segments and partitions
+
+USES = """[maas]
+url = "http://maas.north:5240/MAAS"
+key = "env:MAAS_KEY"
+[ufm]
+url = "https://ufm.north"
+token = "env:UFM"
+[network]
+segments = ["tenant-a", "10.lan"]
+[infiniband]
+partitions = ["ib-a"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "expected"),
+    [
+        ('"10.lan"', '"tenant-a"', "[network] segments: segment 'tenant-a' is listed 2 times"),
+        ('"10.lan"', '"10"', "[network] segments"),
+        ('"10.lan"', '"a b"', "[network] segments"),
+        ('"ib-a"', '"ib-a", "ib-a"', "partition 'ib-a' is listed 2 times"),
+        ('[ufm]\nurl = "https://ufm.north"\ntoken = "env:UFM"\n', "", "expected a table [ufm]"),
+        ('["ib-a"]', str([f"p{number}" for number in range(17)]), "[infiniband] partitions"),
+    ],
+    ids=["twice", "a number", "a blank", "a partition twice", "no UFM", "too many"],
+)
+def test_invalid_or_repeated_names_of_segments_and_partitions_are_refused(
+    sites: Path, was: str, becomes: str, expected: str
+) -> None:
+    assert was in USES
+    (line,) = refusal(sites, USES.replace(was, becomes))
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (
+            "{{ segments['tenant-b'].address }}",
+            "line 2: the nodes of this site have no segment 'tenant-b'; did you mean",
+        ),
+        ("{{ segments.tenant.address }}", "line 2: the nodes of this site have no segment 'tenant'"),
+        ("{{ segments['tenant-a'].adress }}", "line 2: a segment has no 'adress'; did you mean 'address'?"),
+    ],
+)
+def test_unknown_segments_and_fields_in_a_template_are_refused(sites: Path, template: str, expected: str) -> None:
+    (line,) = refusal(sites, USES + TEMPLATE, f"#cloud-config\n{template}\n")
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ segments['tenant-a'].address }} {{ segments['10.lan']['mtu'] }}",
+        "{% for name, lan in segments.items() %}{{ name }} {{ lan.gateway or 'none' }}{% endfor %}",
+        "{% if 'tenant-c' in segments %}{{ segments[other].address }}{% endif %}",
+        "{% set segments = {} %}{{ segments.anything }}",
+    ],
+)
+def test_a_template_may_use_the_segments_that_the_site_names(sites: Path, template: str) -> None:
+    text = USES + TEMPLATE + 'variables = { other = "tenant-a" }\n'
+    assert site(sites, text, f"#cloud-config\n{template}\n").infiniband.partitions == ("ib-a",)

@@ -92,4 +92,5 @@ def test_a_plain_path_consists_of_names_separated_by_slashes(path: str, plain: b
 @pytest.mark.parametrize("root", ["creds", "./creds", "~/creds"])
 def test_directories_of_files_are_absolute(root: str) -> None:
     """A relative directory would depend on the working directory of farrier."""
-    assert "absolute" in refusal(FARRIER_CREDENTIALS_FILE_ROOTS=f"/run/creds,{root}")
+    said = refusal(FARRIER_CREDENTIALS_FILE_ROOTS=f"/run/creds,{root}")
+    assert f"absolute paths, such as /run/secrets; got {root!r}" in said

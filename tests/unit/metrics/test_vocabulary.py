@@ -71,10 +71,6 @@ def test_a_drain_of_a_node_is_not_counted_as_a_short_stay() -> None:
     assert sink.registry.get_sample_value("farrier_short_stays_total", {"kind": "node", "state": "active"}) == 1
 
 
-def test_no_operation_has_a_series_before_its_first_request(there: dict[str, set[tuple[str, ...]]]) -> None:
-    assert not [name for name in there if name.startswith("farrier_service")]
-
-
 def test_an_operation_has_only_the_results_that_its_requests_may_have() -> None:
     services = vocabulary().services
     assert "foreign_owner" not in services["maas"]["deploy"]  # farrier refuses to send such a request

@@ -84,10 +84,6 @@ def test_each_layer_has_its_own_clock_and_the_worst_comes_first() -> None:
     assert above(node) == [("management", "verifying", 10 * MINUTE), ("status", "offline", MINUTE)]
 
 
-def test_an_age_equal_to_the_limit_is_not_above_it() -> None:
-    assert above(view(status="offline", status_entered_at=NOW - 30 * MINUTE)) == []
-
-
 def test_a_limit_of_the_configuration_replaces_the_default() -> None:
     node = view(status="active", status_entered_at=NOW - 2 * HOUR)
     assert above(node, Limits({"status.active": HOUR})) == [("status", "active", HOUR)]

@@ -7,10 +7,6 @@ from farrier.model.machine.expected import EXPECTED, REPORTED
 from farrier.model.node.layers import NodeStatus as N
 
 
-def test_every_status_has_its_row() -> None:
-    assert list(EXPECTED) == list(N)
-
-
 def test_the_expected_states_are_those_of_the_model() -> None:
     found = {status: (row.states, row.or_off) for status, row in EXPECTED.items()}
     assert found == {
