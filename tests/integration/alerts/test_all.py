@@ -12,10 +12,9 @@ import msgspec
 import pytest
 
 from farrier.config import Config
-from farrier.metrics import alerts, definitions, gauges
+from farrier.metrics import alerts, gauges
 from farrier.metrics.alerts.rules import STALE_AFTER
 from farrier.metrics.alerts.upstream import ANSWERS
-from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node import conditions
@@ -26,6 +25,7 @@ from tests.integration.alerts.test_counts import CASES
 from tests.integration.alerts.test_figures import CLASSES, FIGURES
 from tests.support import pg, promtool
 from tests.support.programs import program
+from tests.support.series import FLEET, LABELS
 
 DOCS = sources.ROOT / "docs"
 PAGES = DOCS / "operate" / "alerts"
@@ -35,15 +35,6 @@ MATCHED = re.compile(r'(\w+)(?:=|!=|=~|!~)"')
 INSTALL = (DOCS / "operate" / "install.md").read_text(encoding="utf-8")
 PSQL = re.compile(r'psql "\$FARRIER_DATABASE_DSN" -c "([^"]+)"')
 GROUPED = re.compile(r"\bby \(([^)]+)\)")
-
-KNOWN: dict[str, set[str]] = {}
-for _metric in [*vars(definitions).values(), *vars(gauges).values()]:
-    if isinstance(_metric, Gauge):
-        KNOWN[_metric.name] = set(_metric.labels)
-    elif isinstance(_metric, Definition):
-        KNOWN[_metric.series] = set(_metric.labels)
-        if _metric.buckets:
-            KNOWN[f"{_metric.series}_bucket"] = {*_metric.labels, "le"}
 
 
 def written(config: Config, directory: Path) -> Path:
@@ -67,10 +58,10 @@ def of_every_alert(faults: Callable[[alerts.AlertRule], Iterator[object]]) -> li
 def test_every_metric_and_label_of_a_rule_exists() -> None:
     def unknown(alert: alerts.AlertRule) -> Iterator[object]:
         for name, matchers in SELECTED.findall(alert.expr) + SELECTED.findall(alert.description):
-            yield from {*MATCHED.findall(matchers)} - KNOWN[name] if name in KNOWN else [name]
+            yield from {*MATCHED.findall(matchers)} - LABELS[name] if name in LABELS else [name]
         labels = {label.strip() for grouped in GROUPED.findall(alert.expr) for label in grouped.split(",")}
-        metrics = {name for name, _ in SELECTED.findall(alert.expr)} & KNOWN.keys()
-        yield from labels - {"job", "instance"}.union(*(KNOWN[name] for name in metrics))
+        metrics = {name for name, _ in SELECTED.findall(alert.expr)} & LABELS.keys()
+        yield from labels - {"job", "instance"}.union(*(LABELS[name] for name in metrics))
 
     assert not of_every_alert(unknown)
 
@@ -80,14 +71,8 @@ def test_no_rule_uses_the_gauge_of_limits() -> None:
 
 
 def test_every_rule_on_the_fleet_requires_a_fresh_count_and_a_longer_duration() -> None:
-    of_fleet = {
-        metric.name
-        for metric in vars(gauges).values()
-        if isinstance(metric, Gauge)
-        and metric not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.BMC_TLS_CIPHERS, gauges.COLLECTED)
-    }
     fresh = f"and on (job, instance) (time() - max_over_time({gauges.COLLECTED.name}[3m]) <"
-    of_figures = [alert for alert in ALERTS if of_fleet & {name for name, _ in SELECTED.findall(alert.expr)}]
+    of_figures = [alert for alert in ALERTS if FLEET & {name for name, _ in SELECTED.findall(alert.expr)}]
     assert of_figures
     assert not [alert for alert in of_figures if fresh not in alert.expr or not alert.expr.startswith("max ")]
     assert not [alert for alert in of_figures if alert.hold <= STALE_AFTER]
@@ -182,7 +167,7 @@ def test_the_example_for_alertmanager_names_existing_alerts_labels_and_severitie
     assert set(re.findall(r'severity="(\w+)"', example)) <= {alert.severity.value for alert in ALERTS}
     lists = re.findall(r"(?:group_by|equal): \[([^]]+)\]", example)
     labels = {label.strip() for each in lists for label in each.split(",")}
-    assert labels <= {"alertname"}.union(*KNOWN.values())
+    assert labels <= {"alertname"}.union(*LABELS.values())
 
 
 async def test_queries_on_the_pages_succeed_with_the_readers_role(db: pg.Database) -> None:

@@ -17,12 +17,12 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from farrier.metrics import dashboards, definitions, gauges
-from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.limits import END_TO_END
 from farrier.wiring.vocabulary import vocabulary
 from tests.support.programs import program
+from tests.support.series import FLEET, LABELS
 from tools.dashboards import BOARDS, promql, text
 
 SHIPPED = {name: json.loads(dashboards.path(name).read_text(encoding="utf-8")) for name in dashboards.NAMES}
@@ -34,15 +34,6 @@ _GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 _LARGEST = re.compile(r"\bmax(?: by \([^)]*\))? \((?:sum by \([^)]*\) \()?(farrier_\w+)\{")
 _VARIABLE = re.compile(r"\$\{?([a-z_]\w*)")
 _OF_GRAFANA = {"__rate_interval", "__range", "__data"}
-
-
-_FLEET = {
-    gauge.name
-    for gauge in vars(gauges).values()
-    if isinstance(gauge, Gauge)
-    and gauge not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.BMC_TLS_CIPHERS, gauges.COLLECTED)
-}
-"""Figures that every replica exports alike."""
 
 
 def _panels(board: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,24 +49,6 @@ def _queries() -> Iterator[tuple[str, str, str]]:
 
 
 QUERIES = list(_queries())
-
-
-def _known() -> dict[str, tuple[str, ...]]:
-    """Every series, with its labels."""
-    found: dict[str, tuple[str, ...]] = {}
-    for gauge in vars(gauges).values():
-        if isinstance(gauge, Gauge):
-            found[gauge.name] = gauge.labels
-    for counted in vars(definitions).values():
-        if isinstance(counted, Definition):
-            found[counted.series] = counted.labels
-            if counted.buckets:
-                found |= {f"{counted.series}_{part}": counted.labels for part in ("count", "sum")}
-                found[f"{counted.series}_bucket"] = (*counted.labels, "le")
-    return found
-
-
-KNOWN = _known()
 
 
 def test_the_shipped_files_are_those_that_the_code_generates() -> None:
@@ -140,11 +113,11 @@ def _filled(expr: str) -> str:
 def test_a_query_uses_existing_series_and_labels() -> None:
     for where, expr, legend in QUERIES:
         series = _SERIES.findall(expr)
-        assert series and set(series) <= set(KNOWN), where
+        assert series and set(series) <= LABELS.keys(), where
         for name, inside in _SELECTOR.findall(expr):
-            assert {label for label, _, _ in _MATCHER.findall(inside)} <= {*KNOWN[name], "job"}, where
+            assert {label for label, _, _ in _MATCHER.findall(inside)} <= {*LABELS[name], "job"}, where
         grouped = {label.strip() for labels in _GROUPED.findall(expr) for label in labels.split(",")}
-        labels = {label for name in series for label in KNOWN[name]} | {"job", "instance"}
+        labels = {label for name in series for label in LABELS[name]} | {"job", "instance"}
         assert grouped <= labels | set(re.findall(r'label_replace\(.*?"(\w+)", "\$1"', expr)), where
         assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= grouped, f"{where}: its legend names what it drops"
 
@@ -153,7 +126,7 @@ def test_a_query_selects_one_fleet_and_counts_no_replica_twice() -> None:
     for where, expr, _ in QUERIES:
         for name, inside in _SELECTOR.findall(expr):
             assert 'job="$job"' in inside, (where, name)
-        assert _FLEET.intersection(_SERIES.findall(expr)) == _FLEET.intersection(_LARGEST.findall(expr)), where
+        assert FLEET.intersection(_SERIES.findall(expr)) == FLEET.intersection(_LARGEST.findall(expr)), where
 
 
 def test_every_label_value_in_a_query_is_exported() -> None:
