@@ -16,7 +16,7 @@ from farrier.cli.output.lists import Column, Listing, OutputFormat, formed
 from farrier.cli.output.pages import MissingNames
 from farrier.cli.output.printing import Cell
 from farrier.cli.settings.connection import CommandSession, with_database
-from farrier.model.advice.notes import notes
+from farrier.model.advice.diagnosis import notes
 from farrier.model.node.clocks import Overdue
 from farrier.model.node.details import LISTED
 from farrier.model.views.nodes import NodeFilter, NodeView, Page

@@ -4,6 +4,7 @@ silent. Pure functions of a `views.NodeDetail`. Handlers do not use them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
@@ -31,7 +32,7 @@ from farrier.model.node.layers import (
 from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.views.nodes import MaasView, NodeDetail, RegionView, RequestView
+from farrier.model.views.nodes import MaasView, NodeDetail, NodeView, RegionView, RequestView
 
 GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})
 
@@ -60,6 +61,29 @@ class Patience(msgspec.Struct, frozen=True):
 
     offline_after: timedelta = timedelta(seconds=180)
     observation_ttl: timedelta = timedelta(seconds=300)
+
+
+def notes(node: NodeView) -> Iterator[str]:
+    """Yield short notes for lists about problems that may need a decision of an operator, the most important first. A
+    note names no stage, because lists show the coarse state of a node."""
+    workflow = node.workflow
+    if node.restored_at is not None:
+        yield "held after a restore"
+    if node.paused is not None:
+        yield f"paused: {node.paused}"
+    if node.held:
+        yield "held by the brake"
+    if node.quarantine_cause is not None:
+        yield f"{node.quarantine_cause}: {node.quarantine_reason}"
+    yield from (f"note, {note.text}" for note in conditions.shown_notes(node.conditions))
+    if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
+        yield f"waits for an operator: {workflow.failure_class or workflow.kind}"
+    if workflow is not None and workflow.status == WorkflowStatus.FAILED_RETRYABLE:
+        yield f"retries: {workflow.failure_class or workflow.kind}"
+    if node.bmc_failure is not None:
+        yield f"BMC: {node.bmc_failure}"
+    if node.power_failure is not None:
+        yield f"power unreadable: {node.power_failure}"
 
 
 def is_deleted(node: NodeDetail) -> bool:

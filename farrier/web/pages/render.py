@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from farrier.model import duration
-from farrier.model.advice.notes import notes
+from farrier.model.advice.diagnosis import notes
 from farrier.model.advice.recommended import Recommended
 from farrier.model.node.clocks import StateClock
 from farrier.model.node.layers import NODE

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice.diagnosis import notes
 from farrier.model.advice.explanation import explain
-from farrier.model.advice.notes import notes
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.limits import Limits
 from tests.support.site import MINUTE, Machine, Site
