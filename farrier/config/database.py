@@ -15,10 +15,6 @@ from typing_extensions import override
 from farrier.log import mask_urls
 
 
-def _seconds(value: float) -> timedelta:
-    return timedelta(seconds=value)
-
-
 class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The PostgreSQL server, and the connections of one process."""
 
@@ -45,14 +41,14 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             description="How long farrier tries to reach the server at start-up before it exits with code 4. The "
             "default covers a fail-over or a reboot of the server."
         ),
-    ] = _seconds(60)
+    ] = timedelta(seconds=60)
     connect_timeout: Annotated[
         timedelta,
         Meta(
             description="Time limit for a connection to one host of the DSN. After this time, farrier tries the next "
             "host. A reachable server accepts a connection within milliseconds. Must be shorter than 5 s."
         ),
-    ] = _seconds(3)
+    ] = timedelta(seconds=3)
     statement_timeout: Annotated[
         timedelta,
         Meta(
@@ -61,14 +57,14 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             "responding, this limit and connect_timeout determine how soon the loop follows the "
             "fail-over."
         ),
-    ] = _seconds(5)
+    ] = timedelta(seconds=5)
     read_timeout: Annotated[
         timedelta,
         Meta(
             description="Time limit for lists, pages and fleet figures. These statements read many rows, and no node "
             "waits for them."
         ),
-    ] = _seconds(30)
+    ] = timedelta(seconds=30)
     pool_max: Annotated[
         int,
         Meta(
@@ -82,7 +78,7 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     def __post_init__(self) -> None:
         if self.dsn and self.embedded:
             raise ValueError("set either dsn or embedded, not both")
-        if not timedelta(0) < self.connect_timeout < _seconds(5):
+        if not timedelta(0) < self.connect_timeout < timedelta(seconds=5):
             raise ValueError("connect_timeout must be longer than 0 s and shorter than 5 s")
         if min(self.statement_timeout, self.read_timeout) <= timedelta(0):
             raise ValueError("statement_timeout and read_timeout must be longer than 0 s")

@@ -30,48 +30,44 @@ class RegionState(StrEnum):
     GONE = "gone"
 
 
+_S = RegionState
+
 SPEC = KindSpec(
     name=KIND,
     what="a MAAS region",
     relation="farrier.maas_regions",
     states={
-        RegionState.STARTING: KindState(limit=timedelta(minutes=5)),
-        RegionState.OBSERVING: KindState(why_none="the target state of a region"),
+        _S.STARTING: KindState(limit=timedelta(minutes=5)),
+        _S.OBSERVING: KindState(why_none="the target state of a region"),
         # Equal to the default time for which an observation stays fresh.
-        RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
-        RegionState.UNCONFIGURED: KindState(
+        _S.FAILING: KindState(limit=timedelta(minutes=5)),
+        _S.UNCONFIGURED: KindState(
             why_none="an operator removed its site from the settings; a separate alert reports this state"
         ),
-        RegionState.GONE: KindState(why_none="it has ended"),
+        _S.GONE: KindState(why_none="it has ended"),
     },
     edges=(
-        KindEdge(RegionState.STARTING, RegionState.OBSERVING, "the first read succeeded"),
-        KindEdge(RegionState.STARTING, RegionState.FAILING, "the region cannot be read"),
-        KindEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
-        KindEdge(RegionState.FAILING, RegionState.OBSERVING, "a read succeeded again"),
+        KindEdge(_S.STARTING, _S.OBSERVING, "the first read succeeded"),
+        KindEdge(_S.STARTING, _S.FAILING, "the region cannot be read"),
+        KindEdge(_S.OBSERVING, _S.FAILING, "the region cannot be read"),
+        KindEdge(_S.FAILING, _S.OBSERVING, "a read succeeded again"),
         *(
-            KindEdge(state, RegionState.UNCONFIGURED, "for ten minutes, no controller has had the site in its settings")
-            for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
+            KindEdge(state, _S.UNCONFIGURED, "for ten minutes, no controller has had the site in its settings")
+            for state in (_S.STARTING, _S.OBSERVING, _S.FAILING)
         ),
-        KindEdge(
-            RegionState.UNCONFIGURED, RegionState.OBSERVING, "the site is in the settings again, and a read succeeded"
-        ),
-        KindEdge(
-            RegionState.UNCONFIGURED,
-            RegionState.FAILING,
-            "the site is in the settings again, but the region cannot be read",
-        ),
-        KindEdge(RegionState.UNCONFIGURED, RegionState.GONE, "intent `delete`", "operator"),
+        KindEdge(_S.UNCONFIGURED, _S.OBSERVING, "the site is in the settings again, and a read succeeded"),
+        KindEdge(_S.UNCONFIGURED, _S.FAILING, "the site is in the settings again, but the region cannot be read"),
+        KindEdge(_S.UNCONFIGURED, _S.GONE, "intent `delete`", "operator"),
     ),
-    initial=RegionState.STARTING,
-    terminal=frozenset({RegionState.GONE}),
-    steady=RegionState.OBSERVING,
+    initial=_S.STARTING,
+    terminal=frozenset({_S.GONE}),
+    steady=_S.OBSERVING,
     create=None,
     actions={
         "delete": KindAction(
             description="delete a region whose site is no longer in the settings of any controller; rejected while "
             "nodes have machines in the region",
-            accepted_in=(RegionState.UNCONFIGURED,),
+            accepted_in=(_S.UNCONFIGURED,),
             instead="remove its site from the settings of every controller, and reload the controllers; the region "
             "becomes unconfigured ten minutes later",
         )

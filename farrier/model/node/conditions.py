@@ -102,39 +102,26 @@ MOST_HOLDS = 100
 """How many holds a node may have. Each has a key that a person or a program chose."""
 DEFAULT_KEY = "default"
 """The key of an operator's hold if the intent names none."""
-NOT_OK = "not_ok"
-"""The ID of the agent's condition for `ok: false` without an alert that blocks scheduling."""
-BMC_HEALTH = "health"
-"""The ID of the BMC's condition for the health Critical."""
+
+# The IDs of the conditions that farrier defines.
+NOT_OK = "not_ok"  # of the agent: `ok: false` without an alert that blocks scheduling
+BMC_HEALTH = "health"  # of the BMC: the health Critical
+ANOTHER_MACHINE = "another_machine"  # the BMC shows another machine than the recorded one
+AGENT_ELSEWHERE = "agent_elsewhere"  # the agent runs on another machine than the one that the BMC or MAAS shows
+ENROLMENT = "enrolment"  # a note: an enrolment on another machine was refused
+AGENT_KEY = "agent"  # a note: two machines use the key of the node's agent
+NOT_SCRUBBED = "not_scrubbed"  # a cleaning was skipped or cancelled
+VALIDATION_FAILED = "validation_failed"  # the validation of a cleanup failed or was skipped
+UNPROVEN = "unproven"  # a note: a cleaning stage (the target) ended without evidence, or with incomplete evidence
+DISAGREEMENT = "disagreement"  # MAAS reports the machine in another state or with another owner
+MACHINE_DELETED = "machine_deleted"  # MAAS no longer has the machine
+ONBOARDING_FAILED = "onboarding_failed"  # an onboarding stopped after an unsafe failure
+DRAIN_FAILED = "drain_failed"  # the drain of a decommission failed for good
+DECOMMISSION_FAILED = "decommission_failed"  # a decommission failed before its drain was done
+FROZEN = "frozen"  # an operator stopped a decommission before its drain was done
+
 CRITICAL = "Critical"
 """The worst health that Redfish defines."""
-ANOTHER_MACHINE = "another_machine"
-"""The ID of the condition for a BMC that shows another machine than the recorded one."""
-AGENT_ELSEWHERE = "agent_elsewhere"
-"""The ID of the condition for an agent that runs on another machine than the one that the BMC or MAAS shows."""
-ENROLMENT = "enrolment"
-"""The ID of the note about a refused enrolment on another machine."""
-AGENT_KEY = "agent"
-"""The ID of the note that two machines use the key of the node's agent."""
-NOT_SCRUBBED = "not_scrubbed"
-"""The ID of the condition for a cleaning that was skipped or cancelled."""
-UNPROVEN = "unproven"
-"""The ID of the note about a cleaning stage (the target) that ended without evidence, or with incomplete evidence."""
-VALIDATION_FAILED = "validation_failed"
-"""The ID of the condition for a cleanup whose validation failed or was skipped."""
-DISAGREEMENT = "disagreement"
-"""The ID of the condition for a machine that MAAS reports in another state or with another owner."""
-MACHINE_DELETED = "machine_deleted"
-"""The ID of the condition for a machine that MAAS no longer has."""
-ONBOARDING_FAILED = "onboarding_failed"
-"""The ID of the condition for an onboarding that stopped after an unsafe failure."""
-DRAIN_FAILED = "drain_failed"
-"""The ID of the condition for a decommission whose drain failed for good."""
-DECOMMISSION_FAILED = "decommission_failed"
-"""The ID of the condition for a decommission that failed before its drain was done."""
-FROZEN = "frozen"
-"""The ID of the condition for a decommission that an operator stopped before its drain was done."""
-
 ANY_ID = "*"
 """Stands for the IDs of a source whose IDs farrier does not define."""
 
