@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from farrier import wiring
 from farrier.clock import MonotonicClock
 from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.fleet import FleetGauges
-from farrier.metrics.sink import PrometheusSink
 from farrier.model.loop.controllers import SHARDS
-from farrier.model.loop.runs import Failure, Move
 from farrier.model.node.limits import Limits
 from farrier.model.views.census import Rules
 from farrier.model.views.resources import WantedResources, clocks_of
@@ -267,25 +264,6 @@ async def test_unanswered_intents_of_nodes_and_of_other_kinds_are_counted_togeth
     told = await scraped(yard)
     assert told["farrier_intents_pending", ()] == 1
     assert 1200 <= told["farrier_intents_oldest_pending_seconds", ()] < 1300
-
-
-def test_a_process_has_every_counter_of_the_kinds_that_it_runs_at_zero() -> None:
-    sink = PrometheusSink(wiring.vocabulary([crates.SPEC]))
-    there = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in sink.registry.collect()
-        for sample in family.samples
-    }
-    for source, target in crates.SPEC.pairs:
-        assert there["farrier_state_entered_total", "crate", target] == 0
-        assert there["farrier_state_exited_total", "crate", source] == 0
-    assert there["farrier_handler_errors_total", "crate", "timeout"] == 0
-    assert there["farrier_handler_runs_total", "crate", "transition"] == 0
-    before = set(there)
-    sink.moved("crate", "c-1", Move("state", "packed", "emptying/unpack", None), 3.0, "rule: empty")
-    sink.failed("crate", Failure("timeout", "c-1", "emptying", "unpack"))
-    after = {(s.name, *s.labels.values()) for family in sink.registry.collect() for s in family.samples}
-    assert after - before == {("farrier_handler_errors_by_state_total", "crate", "emptying", "unpack")}
 
 
 async def test_a_kind_whose_table_was_dropped_does_not_hide_other_kinds(yard: Yard) -> None:
