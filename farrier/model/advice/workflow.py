@@ -61,9 +61,6 @@ _LEFT_ON = Advice(
         ),
     ),
 )
-_LONGEST_OWNER = expected.LONGEST_OWNER
-
-
 _CHECK_FAILED = Advice(
     "read which disk the check of the released machine names: replace a disk that keeps its data, and commission the "
     "machine in MAAS if its disks have changed",
@@ -144,7 +141,7 @@ def _of_machine(node: NodeDetail, now: datetime, patience: Patience) -> Iterator
 
 
 def _whose(seen: MaasView) -> str:
-    owner = (seen.owner or "")[:_LONGEST_OWNER]
+    owner = (seen.owner or "")[: expected.LONGEST_OWNER]
     return (
         f"machine {seen.system_id} may be in use: it is {_stands(seen)} in MAAS, and user {owner!r} owns it; ask this "
         "user, and check that the node's MAC and BMC addresses belong to this machine"

@@ -129,25 +129,26 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
     """Compare two identities. If the serial number or the UUID differs, it is another machine, even if other values
     match. MAC addresses are compared only if neither serials nor UUIDs can be compared, because network cards are
     replaced. In this case, one common address proves that it is the same machine."""
-    differs: list[str] = []
-    matches: list[str] = []
+    compared: list[tuple[bool, str, str, str]] = []  # whether both are equal, the name, and both values
     if _serial(recorded.serial) and _serial(seen.serial):
         same = _serial(recorded.serial) == _serial(seen.serial)
-        _note(same, "serial", str(recorded.serial), str(seen.serial), matches=matches, differs=differs)
+        compared.append((same, "serial", str(recorded.serial), str(seen.serial)))
     if _uuids(recorded.uuid) and _uuids(seen.uuid):
         same = not _uuids(recorded.uuid).isdisjoint(_uuids(seen.uuid))
-        _note(same, "UUID", str(recorded.uuid), str(seen.uuid), matches=matches, differs=differs)
+        compared.append((same, "UUID", str(recorded.uuid), str(seen.uuid)))
     ours, theirs = _macs(recorded.macs) | _addresses(recorded.registered), _macs(seen.macs)
     if recorded.registered:
         theirs = _addresses(seen.macs)
-    if not differs and not matches and ours and theirs:
-        expected = _listed(tuple(sorted({*recorded.macs, *recorded.registered})))
-        same = not ours.isdisjoint(theirs)
-        _note(same, "MAC", expected, _listed(seen.macs), matches=matches, differs=differs)
+    if not compared and ours and theirs:
+        expected = ", ".join(sorted({*recorded.macs, *recorded.registered}))
+        compared.append((not ours.isdisjoint(theirs), "MAC", expected, ", ".join(seen.macs)))
+    differs = [
+        f"expected {name} {expected}, the BMC reports {came}" for same, name, expected, came in compared if not same
+    ]
     if differs:
         return Another(f"another machine responds: {'; '.join(differs)}")
-    if matches:
-        return Same(" and ".join(matches))
+    if compared:
+        return Same(" and ".join(name for _, name, _, _ in compared))
     return Unproven(
         f"the identities have no value in common to compare: recorded {described(recorded)}; the BMC reports "
         f"{described(seen)}"
@@ -168,20 +169,9 @@ def described(identity: Identity) -> str:
     """Return the values that can identify the machine, as a text."""
     serial = [f"serial {identity.serial}"] if _serial(identity.serial) else []
     uuid = [f"UUID {identity.uuid}"] if _uuids(identity.uuid) else []
-    known = tuple(sorted({*(identity.macs if _macs(identity.macs) else ()), *identity.registered}))
-    macs = [f"MAC {_listed(known)}"] if known else []
+    known = sorted({*(identity.macs if _macs(identity.macs) else ()), *identity.registered})
+    macs = [f"MAC {', '.join(known)}"] if known else []
     return ", ".join((*serial, *uuid, *macs)) or "no value that identifies a machine"
-
-
-def _note(same: bool, name: str, expected: str, came: str, *, matches: list[str], differs: list[str]) -> None:
-    if same:
-        matches.append(name)
-    else:
-        differs.append(f"expected {name} {expected}, the BMC reports {came}")
-
-
-def _listed(macs: tuple[str, ...]) -> str:
-    return ", ".join(macs)
 
 
 @lru_cache(maxsize=_KNOWN)
