@@ -170,7 +170,7 @@ def _site_settings() -> str:
             "required" if s.required else f"`{s.default}`" if s.default else "",
             s.description,
         )
-        for s in site_keys.keys()
+        for s in site_keys.every()
     ]
     return _table(("table", "key", "default", "what it does"), rows)
 

@@ -27,7 +27,7 @@ class SiteKey(msgspec.Struct, frozen=True):
     required: bool
 
 
-def keys() -> tuple[SiteKey, ...]:
+def every() -> tuple[SiteKey, ...]:
     """Return every key of a site's file. If a table may occur in several places, only its first place is described."""
     return tuple(_keys(Site, "", {}))
 

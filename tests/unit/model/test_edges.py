@@ -144,7 +144,7 @@ def test_a_node_has_exactly_the_statuses_that_fit_its_workflow() -> None:
         for statuses, nodes in rows.items()
         for status in statuses.split()
     }
-    assert edges.FITTING == expected
+    assert expected == edges.FITTING
 
 
 def test_only_draining_and_removing_need_a_live_workflow() -> None:
