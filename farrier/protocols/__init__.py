@@ -17,16 +17,7 @@ from farrier.protocols.database import (
     Requests,
     ServerQueries,
 )
-from farrier.protocols.loop import (
-    Clock,
-    Controllers,
-    Kind,
-    MetricsSink,
-    Questions,
-    Snapshot,
-    StateHandler,
-    StateIO,
-)
+from farrier.protocols.loop import Clock, Controllers, Kind, MetricsSink, Questions, Snapshot, StateHandler, StateIO
 from farrier.protocols.outside import (
     BmcClient,
     CredentialStore,

@@ -9,14 +9,7 @@ from typing import Protocol
 from farrier.model.credential import Credential
 from farrier.model.intents.params import PowerRequest
 from farrier.model.maas.changes import Change, LookUp, NewMachine
-from farrier.model.maas.reading import (
-    Event,
-    MaasUser,
-    Machine,
-    PowerAddress,
-    Subnet,
-    Vlan,
-)
+from farrier.model.maas.reading import Event, MaasUser, Machine, PowerAddress, Subnet, Vlan
 from farrier.model.maas.scripts import Script, ScriptSet, Text
 from farrier.model.machine.bmc import BmcReading, BmcTarget
 from farrier.model.partition.ufm import PartitionChange, Pkey

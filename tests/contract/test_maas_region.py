@@ -12,17 +12,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from farrier.sim.maas import (
-    ADMIN,
-    OPERATOR,
-    CommissionFate,
-    DeployFate,
-    Durations,
-    Nature,
-    Region,
-    Status,
-    open_region,
-)
+from farrier.sim.maas import ADMIN, OPERATOR, CommissionFate, DeployFate, Durations, Nature, Region, Status, open_region
 from farrier.sim.maas.http.call import Exchange
 from tests.support.maas_region import Caller, created, ready, signed
 

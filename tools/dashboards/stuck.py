@@ -5,19 +5,7 @@ from __future__ import annotations
 from farrier.metrics import gauges
 from farrier.metrics.dashboards import DEFAULTS, PAGES, RUNBOOKS
 from tools.dashboards.frame import Board, Panels, Part, address
-from tools.dashboards.panels import (
-    FATAL,
-    SOME,
-    About,
-    Column,
-    Query,
-    Steps,
-    bars,
-    lines,
-    number,
-    rows,
-    timeline,
-)
+from tools.dashboards.panels import FATAL, SOME, About, Column, Query, Steps, bars, lines, number, rows, timeline
 from tools.dashboards.promql import fleet, total
 
 _HOUR = 3600.0

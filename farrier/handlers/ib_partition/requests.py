@@ -11,14 +11,7 @@ import msgspec
 
 from farrier.handlers.resource import params_of
 from farrier.model.kinds.resource import Pending
-from farrier.model.partition.partition import (
-    DELETING,
-    MTUS,
-    DeletePartition,
-    IbPartition,
-    Member,
-    UpdatePartition,
-)
+from farrier.model.partition.partition import DELETING, MTUS, DeletePartition, IbPartition, Member, UpdatePartition
 
 # As many as an operator can read.
 MOST_NAMED = 10

@@ -21,13 +21,7 @@ from farrier.io.connections.pool import Connection, Pool, Single
 from farrier.io.queries import reading
 from farrier.model.intents import selection
 from farrier.model.intents.preview import Foreseen, PreviewVerdict
-from farrier.model.intents.requests import (
-    IntentAnswer,
-    IntentRequest,
-    IntentStatus,
-    Registered,
-    Registration,
-)
+from farrier.model.intents.requests import IntentAnswer, IntentRequest, IntentStatus, Registered, Registration
 from farrier.model.loop.restores import Lift, Lifted
 from farrier.model.node import details
 

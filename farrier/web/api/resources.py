@@ -17,11 +17,7 @@ from farrier.config.reading import nearest
 from farrier.model.network import segment
 from farrier.model.node.limits import Limits
 from farrier.model.partition import partition
-from farrier.model.views.resources import (
-    ResourceView,
-    WantedResources,
-    clocks_of,
-)
+from farrier.model.views.resources import ResourceView, WantedResources, clocks_of
 from farrier.model.views.responses import (
     Addresses,
     ClockedResource,

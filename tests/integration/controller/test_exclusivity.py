@@ -15,14 +15,7 @@ import anyio
 import msgspec
 import pytest
 from hypothesis import HealthCheck, settings, strategies
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.model.loop.outcome import Outcome, Step, Transition

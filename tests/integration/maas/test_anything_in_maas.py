@@ -22,18 +22,7 @@ from hypothesis import strategies as st
 from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model.intents.actions import Action
 from farrier.model.node.snapshot import TaskType
-from farrier.sim.maas import (
-    ADMIN,
-    OPERATOR,
-    Broken,
-    CommissionFate,
-    DeployFate,
-    Fault,
-    Nature,
-    Region,
-    Status,
-    User,
-)
+from farrier.sim.maas import ADMIN, OPERATOR, Broken, CommissionFate, DeployFate, Fault, Nature, Region, Status, User
 from tests.support import onboarded, pg
 from tests.support import site as sites
 from tests.support.judged import held_after_every_commit, holds_now

@@ -12,17 +12,7 @@ from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.snapshot import Memo, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.sim.maas import Broken, Durations, Fault, Nature, Region, Status
-from tests.support.decommissions import (
-    again,
-    asked,
-    fails,
-    given,
-    given_deployed,
-    is_through,
-    sent,
-    skips,
-    waits,
-)
+from tests.support.decommissions import again, asked, fails, given, given_deployed, is_through, sent, skips, waits
 from tests.support.stages import Stand
 from tests.support.stages import stand as stand_on
 

@@ -22,16 +22,7 @@ from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Fault, Nature, Status
-from tests.support.deployments import (
-    changes,
-    entered,
-    issue,
-    memo,
-    on_ready,
-    record,
-    taken_up_again,
-    workflow,
-)
+from tests.support.deployments import changes, entered, issue, memo, on_ready, record, taken_up_again, workflow
 from tests.support.stages import Stand, open_stand
 
 STAGE = OnboardingStage.CLASSIFY_DEPLOY_FAILURE

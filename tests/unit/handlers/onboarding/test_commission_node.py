@@ -19,17 +19,7 @@ from farrier.model.node.snapshot import Memo, StopRequest
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import Broken, Fault, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
-from tests.support.found_machines import (
-    changes,
-    fails,
-    has,
-    is_done,
-    is_held,
-    memo,
-    round_of_scripts,
-    steps,
-    waits,
-)
+from tests.support.found_machines import changes, fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
 from tests.support.stages import Stand
 
 STAGE = O.COMMISSION_NODE

@@ -10,13 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.onboarding.deploy_failure import (
-    MEANING,
-    DeployCause,
-    DeployFailure,
-    classify,
-    post_install,
-)
+from farrier.handlers.node.onboarding.deploy_failure import MEANING, DeployCause, DeployFailure, classify, post_install
 from farrier.model.maas.changes import Deploy
 from farrier.model.maas.reading import Event, Machine, StatusNumber
 from farrier.model.maas.scripts import ScriptSet

@@ -13,17 +13,7 @@ from farrier.handlers.node.changes import Done, Failed, Settled, Waiting, with_n
 from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status
-from tests.support.deployments import (
-    MINUTE,
-    SECOND,
-    changes,
-    entered,
-    issue,
-    memo,
-    on_ready,
-    record,
-    taken_up_again,
-)
+from tests.support.deployments import MINUTE, SECOND, changes, entered, issue, memo, on_ready, record, taken_up_again
 from tests.support.stages import Stand, open_stand
 
 CONFIGURE = OnboardingStage.ENSURE_HARDWARE_SYNC_CONFIGURED
