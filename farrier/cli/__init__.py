@@ -92,8 +92,7 @@ def group(name: str, *, cls: type[TyperGroup] | None = None) -> typer.Typer:
 
 
 class _Commands(Suggesting):
-    """Loads a command only when it is needed. An expected error ends the process with one line and the exit code of the
-    error."""
+    """Loads a command only when it is needed, and ends the process with one line and a code on an expected error."""
 
     @override
     def main(self, *args: Any, **given: Any) -> Any:
@@ -148,10 +147,8 @@ def _line(wrong: exceptions.ClickException) -> str:
 
 @cache
 def _built(name: str, called: str = "") -> _click.Command:
-    """Return a command. If it is a group, it contains only the called subcommand, because building all subcommands can
-    take longer than running one. If the group has no such subcommand, it contains all its subcommands, so that its help
-    and its suggestions are complete. The result is cached for processes that run several commands, for example
-    tests."""
+    """Return a command; of a group, only the called subcommand, because building all of them can take longer than
+    running one. A group without this subcommand has all of them, for its help and its suggestions."""
     command = load(name)
     only = [each for each in command.registered_commands if each.name == called]
     if only and len(command.registered_commands) > 1:

@@ -69,16 +69,14 @@ class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def quoted(name: str) -> str:
-    """Return a name, percent-encoded as one part of a path. Raises MalformedRequest for a name that would lead to
-    another path."""
+    """Return a name as one part of a path. Raises MalformedRequest for a name that would lead to another path."""
     if name in ("", ".", ".."):
         raise MalformedRequest(f"expected a name or an ID, got {name!r}")
     return quote(name, safe="")
 
 
 def nodes(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> ApiCall[NodeList]:
-    """Return the request that reads a page of nodes. `filters` are parameters of the API: status, management, site,
-    model, …"""
+    """Return the request that reads a page of nodes. `filters` are parameters of the API."""
     return ApiCall(path="/nodes", type=NodeList, query=_page(filters, after, limit))
 
 
@@ -134,8 +132,7 @@ def _version(declared: int) -> Mapping[str, str]:
 
 
 def submit(given: IntentRequest, wait: float) -> ApiCall[IntentView]:
-    """Return the request that submits an intent. Without `key`, this function makes a key, so that repeating the
-    request submits no second intent."""
+    """Return the request that submits an intent, with a new key if it has none, so that it can be repeated."""
     named = {"node": given.resource} if given.kind == NODE else {"kind": given.kind, "resource": given.resource}
     body = named | {
         "action": given.action,
@@ -156,15 +153,13 @@ def submit(given: IntentRequest, wait: float) -> ApiCall[IntentView]:
 
 
 def intent(kind: str, id_: int, wait: float) -> ApiCall[IntentView]:
-    """Return the request that reads an intent. If the answer arrives within `wait` seconds, the response includes the
-    answer."""
+    """Return the request that reads an intent, with its answer if this arrives within `wait` seconds."""
     seconds = min(wait, LONGEST_WAIT_SECONDS)
     return ApiCall(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
 def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> ApiCall[Intents]:
-    """Return the request that reads a page of intents, either of nodes or of another kind. An empty kind stands for all
-    kinds except nodes."""
+    """Return the request that reads a page of intents. An empty kind stands for all kinds except nodes."""
     of_kind = {} if kind in (NODE, "") else {"kind": kind}
     query = query_of({**filters, **of_kind, "limit": limit})
     return ApiCall(
@@ -173,8 +168,7 @@ def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit:
 
 
 def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> ApiCall[ResourceList]:
-    """Return the request that reads a page of resources of a kind other than node. `filters` are parameters of the API:
-    state, site, ended."""
+    """Return the request that reads a page of resources of a kind other than node, as `nodes` does."""
     _refuse_nodes(kind)
     return ApiCall(path=f"/resources/{quoted(kind)}", type=ResourceList, query=_page(filters, after, limit))
 
@@ -209,8 +203,7 @@ def _page(filters: Mapping[str, Filter], after: str, limit: int) -> Query:
 
 
 def query_of(filters: Mapping[str, Filter]) -> Query:
-    """Return the filters as the query of a URL. Raises MalformedRequest for a filter without a value, because the API
-    would return all rows."""
+    """Return the query of a URL. Raises MalformedRequest for an empty filter: the API would return all rows."""
     return tuple((name, _text(value)) for name, given in filters.items() for value in _values(name, given))
 
 

@@ -67,8 +67,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @asynccontextmanager
 async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
-    """Open a session with the configured server. Raises ConfigError for an invalid URL, and for a file that cannot be
-    used."""
+    """Open a session with the configured server. Raises ConfigError for an invalid URL or an unusable file."""
     verify = _trust(config.ca_file) if config.ca_file else True
     async with AsyncFarrier(config.api, token=token_of(config.token_file), verify=verify) as api:
         yield Remote(api)

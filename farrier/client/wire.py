@@ -24,8 +24,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
-    """Return the options of an `httpx` client. Raises ConfigError if `url` is not an HTTP URL, or if a header cannot
-    contain `token`."""
+    """Return the options of an `httpx` client. Raises ConfigError for a URL or a token that cannot be used."""
     try:
         base = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -76,8 +75,7 @@ def is_worth_another(call: ApiCall[Any], attempt: int, response: httpx.Response 
 
 
 def read(call: ApiCall[T], response: httpx.Response) -> T:
-    """Decode a response. Raises ApiError if the server refused the request, and ApiUnreachable if it is
-    unavailable."""
+    """Decode a response. Raises ApiError for a refusal, and ApiUnreachable if the server is unavailable."""
     if not response.is_success:
         raise errors.of(response)
     try:
@@ -95,8 +93,7 @@ def is_stream(response: httpx.Response) -> bool:
 
 
 def failure(url: str, response: httpx.Response) -> FarrierError:
-    """Return the error of a stream that did not begin: a temporary error if the server failed, otherwise the refusal of
-    the server."""
+    """Return the error of a stream that did not begin: temporary if the server failed, otherwise its refusal."""
     if response.is_server_error:
         return ApiUnreachable(url, f"it responded {response.status_code}")
     return errors.of(response)

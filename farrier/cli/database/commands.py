@@ -141,8 +141,7 @@ def url(settings: Config) -> None:
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
-    """Return the status of the schema. If the schema has the required version, also return the machines that several
-    nodes have recorded."""
+    """Return the status of the schema and, if it is current, the machines that several nodes have recorded."""
     status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()
 

@@ -149,8 +149,7 @@ _BREACH_COLUMNS: tuple[Column[Breach], ...] = (
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
-    """Return the kinds that are registered only in the database. If the database does not respond, print a note and
-    return no kind."""
+    """Return the kinds that are only in the database; none, with a note, if it does not respond."""
     if not (settings.database.dsn or settings.database.embedded or settings.client.api):
         return ()
     try:

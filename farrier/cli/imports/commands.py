@@ -103,8 +103,7 @@ def _preview(steps: Sequence[ImportStep], *, as_json: bool) -> None:
 
 
 async def _apply(session: CommandSession, steps: Sequence[ImportStep], how: Orders) -> None:
-    """Register either all new nodes or none, and submit intents for the nodes that already exist. Raises typer.Exit if
-    an intent is refused."""
+    """Register all new nodes or none, and submit intents for the others. Raises typer.Exit if one is refused."""
     new = [step.row for step in steps if step.node is None]
     if new:
         await session.requests.register([Registration(name=row.name, **{**row.bmc, **row.values}) for row in new])

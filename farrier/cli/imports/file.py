@@ -190,8 +190,7 @@ def _faults(where: str, given: Mapping[str, Any]) -> Iterator[RowFault]:
 
 
 def _about(value: Any, text: str) -> str:
-    """Put the value in front of the text, unless the text already contains it. Do not call this for a credential, which
-    may be a secret."""
+    """Put the value in front of the text, unless it has it. Not for a credential, which may be a secret."""
     has_it = isinstance(value, list) or (isinstance(value, str) and value in text)
     return text if has_it else f"{repr(value)[:80]} {text}"
 

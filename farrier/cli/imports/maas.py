@@ -59,8 +59,7 @@ async def _names(session: CommandSession, site: str) -> dict[str, str]:
 
 
 async def _of_others(session: CommandSession, site: str, found: Sequence[ImportRow]) -> list[RowFault]:
-    """Return a fault for each row whose name belongs to a node at another site or with another machine. Host names are
-    unique only within a region."""
+    """Return a fault for each row whose name another machine has: host names are unique only within a region."""
     by_name = {row.name: row for row in found}
     faults: list[RowFault] = []
     for node in (await actions.registered(session, list(by_name))).values():
@@ -99,7 +98,6 @@ def _given(site: str, machine: Machine, name: str | None) -> Mapping[str, object
 
 
 def _model(reported: str | None) -> str | None:
-    """Return the model in the form of the detail. MAAS stores the text that the firmware reports, which may be a
-    placeholder."""
+    """Return the model in the form of the detail. The firmware's text, which MAAS has, may be a placeholder."""
     text = _BLANKS.sub(" ", reported or "").strip()[:_MOST_MODEL].rstrip()
     return None if not text or is_filler(text) else text

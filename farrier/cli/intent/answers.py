@@ -92,8 +92,7 @@ async def _until(asked: Asking, see: See, id_: int, deadline: float) -> str:
 
 
 def judged(kind: str, intent: int, answer: IntentAnswer | None, timeout: str, *, as_json: bool) -> IntentAnswer:
-    """Print the answer. Returns it if it is `accepted`. If there is no answer, the error names the command that
-    explains why."""
+    """Print the answer, and return it if it is `accepted`. Without one, the error names the command that says why."""
     if answer is None:
         if as_json:
             printing.json({"intent": intent, "status": "pending"})

@@ -61,8 +61,7 @@ async def submit(
     *,
     called: str = "",
 ) -> None:
-    """Submit the action for these nodes. `params` returns the parameters for the node with an ID. `called` is the name
-    of the action in messages."""
+    """Submit an action, `called` so in messages, with the parameters that `params` returns for the ID of a node."""
     request = IntentRequest(resource="", action=action, key=how.key, requested_by=how.requested_by)
     operations = of_nodes.operations(session.requests, session.queries, request, params, how.following.until)
     targets = [of_nodes.target(action, node) for node in nodes]

@@ -39,8 +39,7 @@ def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
 
 
 def narrowed(command: Taking[NodeFilter, P]) -> Taken[P]:
-    """Wrap a command, so that it receives a filter of nodes. The filter selects by state, label and detail, not by
-    name."""
+    """Wrap a command, so that it receives a filter of nodes by state, label and detail, but not by name."""
     options = [*map(_filter, LISTED), *signatures.parameters(_wanted)[:-1]]
     return signatures.with_options(command, options, lambda **given: _wanted(**_present(given)))
 

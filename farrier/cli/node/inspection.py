@@ -178,8 +178,7 @@ def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def in_words(why: Why | ResourceWhy, besides: Iterable[tuple[str, Cell]], now: datetime) -> Iterable[tuple[str, Cell]]:
-    """Return the lines that explain the state of any resource. `besides` contains the lines that only resources of this
-    kind have."""
+    """Return the lines that explain the state of any resource, with those of its kind, `besides`."""
     yield "reason", why.reason
     if why.since is not None:
         yield "since", f"{printing.moment(why.since)} UTC, {printing.ago(why.since, now)} ago"

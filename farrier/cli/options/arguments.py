@@ -38,8 +38,7 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def names(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names, IDs and globs of a selection. An empty name, such as that of an unset variable of a script, is
-    a usage error."""
+    """Return the names, IDs and globs of a selection. An empty one, as of an unset variable, is a usage error."""
     for name in given or ():
         if not name.strip():
             raise typer.BadParameter(f"expected a name, an ID or a glob, got {name!r}")

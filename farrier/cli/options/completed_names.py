@@ -97,8 +97,7 @@ async def _within_patience(
 
 
 def _runs(settings: Config) -> bool:
-    """Return whether the configured server already runs, so that a connection does not start it. The server of an API
-    or a DSN counts as running."""
+    """Return whether the configured server already runs, so that a connection does not start it."""
     database = settings.database
     return (
         bool(settings.client.api or database.dsn)

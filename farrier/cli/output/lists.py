@@ -306,8 +306,7 @@ class Printer(Generic[T]):
 
 
 def _sorted(listing: Listing[T], rows: Sequence[T], now: datetime, sort_by: str) -> list[T]:
-    """Return the rows in the order of a field. Rows without a value come last, and numbers in texts are compared as
-    numbers."""
+    """Return the rows in the order of a field. Rows without a value come last."""
     if not sort_by:
         return list(rows)
     field = sort_by.removeprefix("-")

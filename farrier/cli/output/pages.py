@@ -44,8 +44,7 @@ class MissingNames:
             self._left.difference_update(text for each in resources for text in (each.name, str(each.id)))
 
     def otherwise(self, text: str) -> str:
-        """Return the text to print for an empty list. If a given name was not found, the text is empty, because
-        `refuse` reports this."""
+        """Return the text for an empty list; empty if a given name was not found, because `refuse` reports this."""
         return "" if self._left else text
 
     def refuse(self) -> None:

@@ -78,6 +78,5 @@ def _flush() -> None:
 
 
 def _to_nowhere(stream: TextIO) -> None:
-    """Redirect the stream to /dev/null. Otherwise the interpreter would flush the stream again at its end, print an
-    error, or exit with another code."""
+    """Redirect the stream to /dev/null, or else the interpreter would flush it again at its end, and fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

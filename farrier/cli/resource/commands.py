@@ -150,8 +150,7 @@ async def _reached(session: CommandSession, kind: str, until: str | None, ids: S
 
 
 async def _select(session: CommandSession, wanted: WantedResources) -> tuple[ResourceView, ...]:
-    """Return the selected resources in the order of their names. Raises a usage error if no name and no option selects
-    resources, and RefusedByModel for a name that no resource has."""
+    """Return the selected resources by name. Raises a usage error without a selection, and RefusedByModel."""
     if wanted == WantedResources(kind=wanted.kind):
         raise typer.BadParameter("name the resources, or select them with --state or --site; '*' selects all")
     missing = MissingNames(wanted)

@@ -116,8 +116,7 @@ def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum], width: i
 
 
 def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
-    """Return the number of workflows in each stage, in the order of the stages, and the number that wait for an
-    operator."""
+    """Return the number of workflows in each stage, in their order, and of those that wait for an operator."""
     order = [str(stage) for stage in (*OnboardingStage, *DecommissionStage)]
     counts = Counter(node.stage for node in nodes if node.stage is not None and node.workflow_status is W.RUNNING)
     waiting = Counter(node.workflow_status for node in nodes)
@@ -127,8 +126,7 @@ def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
 
 
 def _news(nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry], lines: int) -> tuple[Table, Table]:
-    """Return a table of workflows and a table of the newest transitions, with this number of lines in total. If there
-    are few workflows, the table of transitions is longer."""
+    """Return tables of workflows and of the newest transitions, with this number of lines in total."""
     workflows = _workflow_rows(nodes)
     room = max(lines - 2, 0)
     shown = min(len(moves), max(_FEWEST_MOVES, room - len(workflows)), room)

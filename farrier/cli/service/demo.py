@@ -140,8 +140,7 @@ def _run(options: DemoOptions, *, as_json: bool) -> ExitCode:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[TextIO]:
-    """Open and lock the log file of the demo, because a second demo in the same directory would use the fleet of the
-    first."""
+    """Open and lock the log of the demo: a second demo in the same directory would use the fleet of the first."""
     with _usable(directory):
         log_file = open(directory / "farrier.log", "a", encoding="utf-8")  # noqa: SIM115 - closed below
     with log_file as lines:

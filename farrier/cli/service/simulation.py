@@ -95,8 +95,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def simulate(options: DemoOptions, console: Console, log_to: int | None = None) -> Summary:
-    """Run until the fleet has reached the goal, the time is over, or a signal arrives. Returns the state of the
-    fleet."""
+    """Run until the fleet has reached the goal, the time is over, or a signal arrives. Returns its state."""
     started = anyio.current_time()
     seen: tuple[NodeGlance, ...] = ()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:

@@ -45,8 +45,7 @@ class CommandSession(msgspec.Struct, frozen=True):
 
 
 def with_database(command: Callable[Concatenate[CommandSession, P], Awaitable[None]]) -> Callable[P, None]:
-    """Wrap a command, so that it receives a session. If the schema of its database does not fit this program, the
-    command fails."""
+    """Wrap a command, so that it receives a session. It fails if the schema does not fit this program."""
 
     @wraps(command)
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -84,8 +83,7 @@ def administer(settings: config.Config, work: Callable[[Single], Awaitable[T]]) 
 
 
 async def located(settings: config.Config) -> config.DatabaseConfig:
-    """Return the settings of the database. If the DSN is a reference, it is replaced by the DSN itself. Raises
-    ConfigError."""
+    """Return the settings of the database, with the DSN in place of a reference to it. Raises ConfigError."""
     if settings.client.api and not (settings.database.dsn or settings.database.embedded):
         raise ConfigError("this command needs a connection to the database; use --dsn instead of --api")
     if not settings.database.refers:

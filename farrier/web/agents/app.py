@@ -195,8 +195,7 @@ def _file(request: Request) -> Response:
 
 
 def _refused(request: Request, error: RefusedByModel, *, has_key: bool) -> Response:
-    """Return the response to a request that the database refuses. `has_key` says that the agent sent a key, so it is
-    the key that is not accepted, and not a bootstrap token."""
+    """Return the response to a refusal by the database: of a key with `has_key`, or else of a bootstrap token."""
     if refusals.is_fault(error):
         _log.error("agents.database_fault", path=request.scope["path"], sqlstate=error.sqlstate, error=error.text)
         if error.sqlstate.startswith(_IN_USE):

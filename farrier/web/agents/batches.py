@@ -71,8 +71,7 @@ class Batches:
         self._runs = False
 
     async def add(self, beat: Beat) -> BeatAnswer:
-        """Send a heartbeat with others, and return its answer. Raises `Overloaded`, `DatabaseUnreachable` and
-        `RefusedByModel`."""
+        """Send a heartbeat with others. Raises `Overloaded`, `DatabaseUnreachable` and `RefusedByModel`."""
         if len(self._waiting) >= MOST_WAITING:
             raise Overloaded
         if not self._runs:

@@ -99,8 +99,7 @@ def parameters(request: Request, type_: type[G], known: Sequence[Parameter]) -> 
 
 
 def _refuse_nul(value: Any, path: str = "") -> None:
-    """Raise Refused if a text contains a NUL character, which PostgreSQL cannot store. The error names the path of the
-    text."""
+    """Raise Refused for a text, named by its path, with a NUL character, which PostgreSQL cannot store."""
     match value:
         case str() if "\0" in value:
             raise RefusedRequest(HTTPStatus.BAD_REQUEST, f"{path} contains a NUL character; remove it: {value[:40]!r}")

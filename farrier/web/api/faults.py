@@ -96,8 +96,7 @@ def _fault(info: msgspec.inspect.Type) -> str:
 
 
 def _with_key(path: str, given: Any, info: msgspec.inspect.Type) -> str:
-    """All values of an object must be texts. Return the path of the first value that is not a text, because msgspec
-    does not name the key of this value."""
+    """Return the path of the first value of an object that is not a text, because msgspec does not name its key."""
     found, _, _ = _walk(path, given, info)
     if not isinstance(found, Mapping):
         return f"{path}[...]"

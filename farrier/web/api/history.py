@@ -184,8 +184,7 @@ _open: set[object] = set()
 
 
 async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> AsyncIterator[bytes]:
-    """Yield the events of one stream. The stream ends if the database cannot be reached, or if the token is no longer
-    accepted; the client then connects again."""
+    """Yield the events of one stream, until the database is unreachable or the token is no longer accepted."""
     stream = object()
     _open.add(stream)
     try:

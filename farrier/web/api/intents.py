@@ -186,8 +186,7 @@ async def awaited(call: ApiRequest[Any, Any], kind: str | None, intent: int) -> 
 
 
 def answered(intent: IntentView) -> Response:
-    """Return the response to the client that submitted the intent. Raises Refused if the intent was rejected or
-    superseded."""
+    """Return the response to the client that submitted the intent. Raises Refused if it was not accepted."""
     path = "intents" if intent.kind == NODE else "resource-intents"
     headers = {"Location": f"/api/v1/{path}/{intent.id}"}
     if intent.status == asked.IntentStatus.PENDING:

@@ -106,8 +106,7 @@ class _Document:
         ]
 
     def _properties(self, type_: type[msgspec.Struct]) -> Json:
-        """Return the schemas of the fields of a struct of parameters. The struct itself is removed from the
-        components."""
+        """Return the schemas of the fields of a struct of parameters, which is removed from the components."""
         name = self._schemas[_key(type_)]["$ref"].removeprefix(_REF)
         if name not in self._parameters:
             self._parameters[name] = self.components.pop(name)

@@ -64,8 +64,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def client_of(request: Request) -> str | None:
-    """Return the name of the client that submits intents with this request. None if the client may not submit
-    intents."""
+    """Return the name of the client of this request; None if it may not submit intents."""
     try:
         return await authorize(request, Scope.INTENT)
     except HTTPException:
@@ -96,8 +95,7 @@ async def _not_rejected(request: Request, kind: str, wanted: Sequence[asking.Pos
 
 
 def _has_effect(action: Action, node: NodeDetail) -> bool:
-    """Return whether the node would now answer an intent with this action. A paused node answers most actions only
-    after its pause."""
+    """Return whether the node would now answer this action: a paused node answers most only after its pause."""
     if node.paused is None:
         return action is not Action.UNPAUSE
     return action in ANSWERED_WHILE_PAUSED
@@ -120,8 +118,7 @@ async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
 
 
 async def of_kind(request: Request, kind: str) -> str | None:
-    """Return the path of the page that creates a resource of a kind. None if the client may not submit intents, or the
-    kind has no such action."""
+    """Return the path of the page that creates a resource of a kind; None if the client or the kind cannot."""
     if await client_of(request) is None:
         return None
     found = await _kind(request, kind)
@@ -197,8 +194,8 @@ async def create(request: Request) -> Response:
 
 
 async def _action(request: Request, kind: str, name: str, *, creates: bool = False) -> ActionView:
-    """Return the action `name` of a kind: with `creates`, the action that creates a resource, otherwise an action of
-    existing resources. Raises HTTPException if the kind has no such action."""
+    """Return an action of a kind: with `creates`, the one that creates a resource, otherwise one of existing resources.
+    Raises HTTPException if the kind has no such action."""
     for each in (await _kind(request, kind)).actions:
         if each.action == name and (name == CREATE) is creates:
             return each

@@ -87,8 +87,7 @@ async def _groups(backend: Backend, chosen: NodeFilter, field: str) -> dict[str,
 
 
 async def _rows(request: Request, backend: Backend, chosen: NodeFilter) -> dict[str, Any]:
-    """Return a page of nodes. By name, the first page begins with the nodes that are furthest above a limit, and no
-    page repeats them."""
+    """Return a page of nodes. By name, the first begins with the nodes above a limit, and no page repeats them."""
     given = request.query_params
     order, after_ = given.get("sort", BY_NAME), given.get("after", "")
     found, following = await _page(backend, chosen, order, after_)
@@ -176,8 +175,7 @@ async def resources(request: Request) -> Response:
 
 
 def _layers(known: Iterable[KindView]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
-    """Return the layers of a kind with the number of resources in each state. The number is None if resources end in
-    the state."""
+    """Return the layers of a kind with the number of resources in each state; None in a state that ends them."""
     for kind in known:
         for layer in dict.fromkeys(state.layer for state in kind.states):
             yield layer, [(state.state, state.count) for state in kind.states if state.layer == layer]

@@ -35,8 +35,7 @@ class Address:
         return _link([*self.pairs, pair])
 
     def replaced(self, name: str, value: str) -> str:
-        """Return the address of the list with the parameter `name` set to this value. An empty value removes the
-        parameter."""
+        """Return the address of the list with this value of a parameter. An empty value removes the parameter."""
         if (name, value) not in self._replaced:
             others = [each for each in self.pairs if each[0] != name]
             self._replaced[name, value] = _link([*others, (name, value)] if value else others)
@@ -68,8 +67,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def without_blanks(endpoint: Endpoint) -> Endpoint:
-    """Wrap a page with a form. Browsers also send the empty fields of the form; in this case, the page redirects to its
-    URL without these fields."""
+    """Wrap a page with a form, so that it redirects to its URL without the empty fields that browsers send."""
 
     @wraps(endpoint)
     async def tidied(request: Request) -> Response:
@@ -83,8 +81,7 @@ def without_blanks(endpoint: Endpoint) -> Endpoint:
 
 
 def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names and the tests of labels of a search such as `?q=gpu-1* pool=a`. A word without a wildcard
-    matches a part of a name."""
+    """Return the names, or parts of names, and the tests of labels of a search such as `?q=gpu-1* pool=a`."""
     words = request.query_params.get("q", "").split()
     tests = tuple(word for word in words if "=" in word or word.startswith("!"))
     names = (word for word in words if word not in tests)

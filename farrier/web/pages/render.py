@@ -72,8 +72,7 @@ def _json(value: Any) -> str:
 
 
 def _fact(value: Any) -> str:
-    """Return the text of a value in a resource's own column. A time has the same format as on the rest of the page; any
-    other value has the format of `_json`."""
+    """Return the text of a value in a resource's own column. A time has the format of the rest of the page."""
     if isinstance(value, str) and _TIME.fullmatch(value):
         return _utc(datetime.fromisoformat(value))
     return _json(value)
@@ -101,8 +100,7 @@ def _act_path(intent: Recommended, node: str) -> str:
 
 
 def _resource_path(change: HistoryEntry) -> str:
-    """Return the path of the changed resource's page. The path contains the ID, because another resource may now have
-    the name."""
+    """Return the path of a resource's page with its ID, because another one may now have the name."""
     return path_of(change.kind, change.id)
 
 

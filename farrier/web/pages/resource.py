@@ -137,16 +137,14 @@ def _title(workflow: WorkflowView) -> str:
 
 
 def dashboard_url(template: str, given: Mapping[str, str]) -> str:
-    """Return the URL of a resource's dashboard, or an empty text if the template is empty. A value cannot change the
-    rest of the URL."""
+    """Return the URL of a resource's dashboard; empty without a template. No value can change the rest of it."""
     for name, value in given.items():
         template = template.replace(f"{{{name}}}", quote(value, safe=""))
     return template
 
 
 def bmc_url(shown: NodeDetail) -> str | None:
-    """Return the URL of the node's BMC for a browser. None if the address is not a plain host, so that a link cannot
-    lead to another server."""
+    """Return the URL of the BMC; None if the address is no plain host, so that no link leads to another server."""
     address = shown.bmc_address or ""
     if "://" not in address:
         address = f"https://{address}"

@@ -119,8 +119,7 @@ class Access:
         return self._sessions.begin(caller.name, api_token.digest(given))
 
     async def of_session(self, request: Request) -> Caller | None:
-        """Return the client of the browser's session, or None if the request has no valid session. Raises HTTPException
-        for an expired token."""
+        """Return the client of the browser's session, if it has one. Raises HTTPException for an expired token."""
         session = request.cookies.get(COOKIE, "")
         name = sessions.name_of(session)
         if name == BEARER_TOKEN:
@@ -154,8 +153,7 @@ class Access:
         raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")
 
     def _in_file(self, given: str) -> ApiToken | None:
-        """Return the matching token of the tokens file, if any. Compares the given token with every token, so that the
-        duration reveals nothing."""
+        """Return the token of the file. Compares the given one with each, so that the duration reveals nothing."""
         digest, found = api_token.digest(given), None
         for token in self._tokens:
             if hmac.compare_digest(token.sha256, digest):

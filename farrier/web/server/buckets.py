@@ -43,8 +43,7 @@ class Buckets:
 
 
 def client_of(address: str) -> str:
-    """Return the name of the bucket of an address. An IPv6 network counts as one address, because a single client may
-    use all addresses of a network."""
+    """Return the name of the bucket of an address. A client may use all addresses of an IPv6 network."""
     try:
         parsed = ip_address(address)
     except ValueError:

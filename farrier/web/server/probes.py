@@ -40,8 +40,7 @@ class Exposition:
         self._last: dict[str, tuple[float, bytes]] = {}
 
     async def response(self, accept: str) -> Response:
-        """Return the metrics in the format for a client with this Accept header. The text is generated after this
-        call."""
+        """Return the metrics for a client with this Accept header, in a text that is generated after this call."""
         asked_at = self._clock.monotonic()
         media = openmetrics.CONTENT_TYPE_LATEST if _prefers_openmetrics(accept) else exposition.CONTENT_TYPE_PLAIN_0_0_4
         async with self._one_at_a_time:
@@ -64,8 +63,7 @@ class Exposition:
 
 
 def _prefers_openmetrics(accept: str) -> bool:
-    """Return whether the client prefers OpenMetrics. A format that the header omits is not preferred. If both are
-    preferred equally, the result is true, because only OpenMetrics has exemplars."""
+    """Return whether the client prefers OpenMetrics, also if it prefers both alike: only OpenMetrics has exemplars."""
     named = {_OPENMETRICS: 0.0, _TEXT: 0.0}
     for each in accept.lower().split(","):
         media, *parameters = (part.strip() for part in each.split(";"))

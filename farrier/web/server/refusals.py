@@ -78,8 +78,7 @@ class RefusedRequest(HTTPException):
 
 
 def is_fault(error: RefusedByModel) -> bool:
-    """Return whether the database refused a statement because of a fault of farrier or of the database, and not because
-    of the request."""
+    """Return whether the database refused a statement through no fault of the request."""
     return bool(error.sqlstate) and not error.sqlstate.startswith(_OF_CLIENTS)
 
 
@@ -115,15 +114,13 @@ def _fault(request: Request, error: RefusedByModel) -> Response:
 
 
 async def unreachable(request: Request, error: Exception) -> Response:
-    """Return the response if the database cannot be reached. The response omits the error, because the error may name a
-    server."""
+    """Return the response without the database. It omits the error, which may name a server."""
     assert isinstance(error, DatabaseUnreachable), "registered for this class"
     return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached now", _NO_DATABASE)
 
 
 async def no_token(request: Request, error: Exception) -> Response:
-    """Return the response if the bearer token of this server cannot be read. Only the log names the location of the
-    token."""
+    """Return the response if the bearer token cannot be read. Only the log names its location."""
     assert isinstance(error, CredentialError), "registered for this class"
     _log.warning("http.token_unreadable", error=str(error))
     if error.temporary:
@@ -163,16 +160,14 @@ async def undecodable(request: Request, error: Exception) -> Response:
 
 
 async def left(request: Request, error: Exception) -> Response:
-    """Return the response if the client has closed the connection during its request. The client does not receive this
-    response."""
+    """Return the response to a client that closed the connection during its request, and does not receive it."""
     assert isinstance(error, ClientDisconnect), "registered for this class"
     _log.debug("http.client_left", path=request.scope["path"])
     return Response(status_code=HTTPStatus.BAD_REQUEST)
 
 
 async def unforeseen(request: Request, _error: Exception) -> Response:
-    """Return the response to any other error. The server logs the error. The response omits the text of the error,
-    which may contain secrets."""
+    """Return the response to any other error, which the server logs. It omits the text, which may have secrets."""
     text = "an unexpected error occurred in this server"
     return answer(
         request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "find the error in the log of farrier, and report it"
