@@ -109,19 +109,15 @@ async def test_fields_of_a_form_become_parameters_of_their_types(acting: httpx.A
     )
 
 
-async def test_a_link_fills_in_parameters_of_a_form(acting: httpx.AsyncClient, conn: Connection) -> None:
+async def test_a_link_fills_in_parameters_of_a_form_which_chooses_no_required_value_itself(
+    acting: httpx.AsyncClient, conn: Connection
+) -> None:
     await without_guards(
         conn, "INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', 'active', 'manageable')"
     )
     page = (await acting.get("/nodes/gpu-1/act/decommission?mode=soft_reset&force=true&reason=gone")).text
     assert "<option selected>soft_reset" in page and 'value="true" checked' in page and ">gone</textarea>" in page
     assert not await conn.fetchval("SELECT count(*) FROM farrier.intents")
-
-
-async def test_a_form_chooses_no_required_value_itself(acting: httpx.AsyncClient, conn: Connection) -> None:
-    await without_guards(
-        conn, "INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', 'active', 'manageable')"
-    )
     page = (await acting.get("/nodes/gpu-1/act/decommission")).text
     assert '<select name="mode" required><option value="">' in page
 
