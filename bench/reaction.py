@@ -27,9 +27,6 @@ from farrier.model.node.layers import NodeStatus
 # The client sends these intents one after another without a pause for some seconds, as job queues are measured. With
 # pauses, the figures (and the yardstick) would include the time that an idle CPU needs to wake up.
 _INTENTS = 2000
-# The client sends these intents before the measured intents, so that each connection of the daemon has planned each
-# statement once.
-_FIRST_INTENTS = 200
 _ANSWER_SECONDS = 10
 
 _ASK = "INSERT INTO farrier.intents (node, action, params) VALUES ($1, 'quarantine', '{\"reason\": \"benchmark\"}')"
@@ -83,7 +80,7 @@ async def client(dsn: str) -> AsyncIterator[Client]:
 async def _through_daemon(ground: Ground, nodes: list[int]) -> list[float]:
     async with daemon.running(ground.dsn) as process, client(ground.dsn) as opened:
         await process.until_runs(await ground.pool.fetchval(_COUNT))
-        took = [await opened.ask(node) for node in nodes][_FIRST_INTENTS:]
+        took = [await opened.ask(node) for node in nodes]
     moved = await ground.pool.fetchval(_MOVED, nodes, NodeStatus.QUARANTINED.value)
     assert moved == len(nodes), f"{moved} of {len(nodes)} nodes are quarantined: an answer came without its transition"
     return took
@@ -96,7 +93,7 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
     async def measure() -> Readings:
         before = await yardstick.beside(ground.dsn)
-        took = percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _FIRST_INTENTS + _INTENTS))))
+        took = percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _INTENTS))))
         machine = yardstick.between(before, await yardstick.beside(ground.dsn)).reaction_p50_ms
         return {
             "of_yardstick": Reading(took["p50"] / machine),

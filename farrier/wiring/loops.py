@@ -113,9 +113,10 @@ async def runtime(
             *built_in_loops(config, fabrics),
             *others,
         ]
-        controller = Controller(
-            PostgresControllers(database.pool), [_loop(each, database, host, traces) for each in loops], host
-        )
+        controllers = PostgresControllers(database.pool)
+        storages = [PostgresStateIO(database.pool, each.rows) for each in loops]
+        running = [_loop(each, storage, host, traces) for each, storage in zip(loops, storages, strict=True)]
+        controller = Controller(controllers, running, host)
         pulse = PostgresPulse(database.pool)
         questions = PostgresQuestions(database.pool, [each.rows for each in loops])
         foreseer = Foreseer(questions, [(each.kind, each.handler) for each in loops], host)
@@ -126,6 +127,8 @@ async def runtime(
         }
         if not config.database.pgbouncer:
             background["listener"] = _listener(config, database, controller, foreseer).run
+            scenes = controllers.rehearsed(), *(each.rehearsed() for each in storages)
+            await database.rehearsal.begin(database.pool, scenes)
         if keep_days := config.history.keep_days:
             background["history"] = partial(PostgresRetention(database.pool).run, timedelta(days=keep_days))
         yield Runtime(
@@ -154,9 +157,8 @@ def _woken(controller: Controller, foreseer: Foreseer, kind: str, ids: Sequence[
 
 
 def _loop(
-    of: LoopParts, database: Database, host: LoopContext, traces: Traces | None
+    of: LoopParts, storage: PostgresStateIO[Any, Any, Any], host: LoopContext, traces: Traces | None
 ) -> ResourceLoop[Any, Any, Any, Any]:
-    storage: PostgresStateIO[Any, Any, Any] = PostgresStateIO(database.pool, of.rows)
     handler = of.handler if traces is None else traces.handler(of.kind, of.handler)
     return ResourceLoop(of.kind, handler, storage, services=of.services, host=host)
 

@@ -22,6 +22,7 @@ from farrier.io.calls.requests import PostgresRequests
 from farrier.io.connections import command_session, pool, refusals
 from farrier.io.connections.dsn import Renewable
 from farrier.io.connections.embedded import default_directory
+from farrier.io.connections.rehearsal import Rehearsal
 from farrier.io.queries.lists import PostgresQueries
 from farrier.io.schema import catalog, migrate
 from farrier.protocols import ServerQueries, ServiceObserver
@@ -48,6 +49,7 @@ class Database(msgspec.Struct, frozen=True):
     dsn: str
     pool: pool.Pool
     embedded: bool
+    rehearsal: Rehearsal = msgspec.field(default_factory=Rehearsal)
 
 
 def brief(config: settings.DatabaseConfig) -> pool.Timeouts:
@@ -64,15 +66,17 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; the
     process that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
     async with command_session.server(await _chosen(config)) as dsn:
+        rehearsal = Rehearsal()
         connections = await pool.open_pool(
             dsn,
             size=config.pool_max,
             patience=config.db_timeout,
             pgbouncer=config.pgbouncer,
             timeouts=brief(config),
+            init=rehearsal,
         )
         try:
-            yield Database(dsn, connections, embedded=not config.dsn)
+            yield Database(dsn, connections, not config.dsn, rehearsal)
         finally:
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await connections.close()

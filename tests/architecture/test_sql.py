@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from farrier.io import statements
+from farrier.io.kinds.node import SECTIONS
 from tests.architecture import sources
 from tests.architecture.test_python import LONGEST_FILE
 from tests.support import pg
@@ -52,6 +53,15 @@ def test_the_time_is_read_through_farrier_now_and_nowhere_else() -> None:
         for found in READS_TIME.finditer(sources.bare_sql(path))
     ]
     assert not others
+
+
+def test_nodes_rehearse_every_section_that_their_writers_read() -> None:
+    writers = (
+        sources.SCHEMA / "functions" / name
+        for name in ("nodes/write_nodes.sql", "networks/write_nodes_and_networks.sql")
+    )
+    found = re.findall(r"changes \?\|? '{?([\w,]+)", "".join(path.read_text(encoding="utf-8") for path in writers))
+    assert {name for names in found for name in names.split(",")} == set(SECTIONS)
 
 
 def test_no_sql_uses_an_advisory_lock() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import uuid4
 
 import anyio
 import pytest
 
 from farrier import errors
 from farrier.enqueuer.listener import Listener
+from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.connections import hosts, pool, session
 from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
@@ -100,6 +102,21 @@ async def test_a_statement_at_a_vanished_server_fails_and_the_next_goes_to_anoth
                     await conn.fetchval("SELECT 1")
             async with session.borrowed(opened) as first, session.borrowed(opened) as second:
                 assert (await first.fetchval("SELECT 1"), await second.fetchval("SELECT 1")) == (1, 1)
+        opened.terminate()
+
+
+async def test_after_a_late_renewal_no_connection_to_the_silent_host_is_used_or_opened(db: pg.Database) -> None:
+    long = pool.Timeouts(statement=timedelta(hours=1))
+    async with proxy.before(db.dsn) as dead, proxy.before(db.dsn) as live:
+        opened = await pool.open_pool(proxy.one_of(dead, live), size=2, patience=NOW, timeouts=long)
+        async with opened.acquire(), opened.acquire():
+            pass
+        dead.drop()
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            with pytest.raises(errors.DatabaseUnreachable, match="no response within"):
+                await PostgresControllers(opened).renew(uuid4(), {})
+            assert await session.fetch(opened, "SELECT 1")
+        assert dead.connections == 3, "two sessions, and the request to cancel the renewal"
         opened.terminate()
 
 

@@ -17,6 +17,7 @@ from farrier.errors import DatabaseUnreachable
 from farrier.io import statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
+from farrier.io.connections.rehearsal import NOBODY, Scene
 from farrier.model.loop.controllers import Renewal, Woken
 
 _RECOGNISE = statements.load("loop/recognise")
@@ -49,6 +50,10 @@ class PostgresControllers:
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
+
+    def rehearsed(self) -> Scene:
+        """Return the statements that run all the time, for no controller and no kind."""
+        return [(_RENEW, NOBODY, [], [], False), (_POLL, [], "0", 0)]
 
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         held = await self._recognise()
@@ -110,4 +115,5 @@ class PostgresControllers:
             with anyio.fail_after(within):
                 return await session.fetch(self._pool, sql, *arguments)
         except TimeoutError as late:
+            await self._pool.expire_connections()  # the idle connections lead to the same server
             raise DatabaseUnreachable("the pool", f"no response within {within:g} s") from late

@@ -6,16 +6,13 @@ So the checks of the INSERT and the load are those of a real intent.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import anyio
 
 from farrier.errors import RefusedByModel
 from farrier.io import statements
 from farrier.io.connections import refusals, session
-from farrier.io.connections.pool import CONNECTION_ERRORS, Connection, Pool
+from farrier.io.connections.pool import Pool
 from farrier.io.kinds.rows import Rows
 from farrier.model.intents.actions import API_MAX
 from farrier.model.intents.preview import Foreseen, Posed, Question
@@ -24,18 +21,6 @@ _OPEN = statements.load("questions/open")
 _LOAD = statements.load("questions/load")
 _ANSWER = statements.load("questions/answer")
 _INSERT = statements.load("api/ask")
-
-
-@asynccontextmanager
-async def _undone(conn: Connection) -> AsyncIterator[None]:
-    """Undo everything that the block does in the database."""
-    transaction = conn.transaction()
-    await transaction.start()
-    try:
-        yield
-    finally:
-        with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
-            await transaction.rollback()
 
 
 class PostgresQuestions:
@@ -51,7 +36,7 @@ class PostgresQuestions:
         return tuple(Question(**record) for record in records)
 
     async def load(self, kind: str, question: Question) -> Posed:
-        async with refusals.borrowed(self._pool) as conn, _undone(conn):
+        async with refusals.borrowed(self._pool) as conn, session.undone(conn):
             intent: int = await conn.fetchval(
                 _INSERT, kind, str(question.resource_id), question.action, question.params, None, None, API_MAX
             )

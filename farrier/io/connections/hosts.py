@@ -2,14 +2,15 @@
 
 Module `pool` uses this module for every connection. The driver has one time limit for all hosts of a DSN together, so a
 host that vanished uses up the time of the hosts after it. In this module, each host has a separate time limit, and the
-host that accepted the last session is tried first. A host accepts the session only if it fits the DSN's
-`target_session_attrs`.
+host that accepted the last session is tried first, unless a session there has ended since. A host accepts the session
+only if it fits the DSN's `target_session_attrs`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -88,10 +89,12 @@ class Hosts:
             else:
                 if hosts is self._hosts:
                     self._first = place
+                # Its host may be the cause, so the next connection is tried elsewhere first.
+                connection.add_termination_listener(partial(self._pass_over, hosts, place))
                 return connection
         raise NoHostServes("; ".join(reasons))
 
-    def _pass_over(self, hosts: Sequence[Host], place: int) -> None:
+    def _pass_over(self, hosts: Sequence[Host], place: int, *_ended: object) -> None:
         if hosts is self._hosts and self._first == place:
             self._first = (place + 1) % len(hosts)
 

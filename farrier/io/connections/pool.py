@@ -14,7 +14,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -175,13 +175,19 @@ async def require_valid(dsn: str) -> None:
 
 
 async def open_pool(
-    dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = BRIEF
+    dsn: str,
+    *,
+    size: int,
+    patience: timedelta,
+    pgbouncer: bool = False,
+    timeouts: Timeouts = BRIEF,
+    init: Callable[[Single], Coroutine[Any, Any, None]] | None = None,
 ) -> Pool:
     """Open a pool of at most `size` connections. One connection is opened immediately, which proves that the server
     responds.
 
-    Raises the same errors as `connect`. `pgbouncer` (transaction mode) turns off the features that need a session:
-    prepared statements and start-up parameters.
+    Raises the same errors as `connect`. `init` runs on each connection before it serves. `pgbouncer` (transaction mode)
+    turns off the features that need a session: prepared statements and start-up parameters.
     """
     hosts = Hosts(dsn)
 
@@ -195,6 +201,7 @@ async def open_pool(
             max_queries=sys.maxsize,
             max_cached_statement_lifetime=0,
             connection_class=_Pooled,
+            init=init,
             **_options(timeouts, pgbouncer=pgbouncer),
         )
 

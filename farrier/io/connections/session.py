@@ -148,6 +148,18 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
         raise
 
 
+@asynccontextmanager
+async def undone(conn: Connection) -> AsyncIterator[None]:
+    """Undo everything that the block does in the database."""
+    transaction = conn.transaction()
+    await transaction.start()
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
+            await transaction.rollback()
+
+
 async def fetch(pool: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
     """Run one statement whose data cannot cause a refusal. So if the server refuses the statement, the cause is
     transient, and `DatabaseUnreachable` is raised."""

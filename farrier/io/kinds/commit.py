@@ -22,10 +22,11 @@ from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel, Ro
 from farrier.io import statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
+from farrier.io.connections.rehearsal import NOBODY, Scene
 from farrier.io.kinds.rows import Rows, encode
 from farrier.model.loop.controllers import SHARDS
 from farrier.model.loop.outcome import Record
-from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Finished
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Finished, Move
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -47,6 +48,17 @@ _PATIENCE = "50ms"
 _LITTLE_PATIENCE = "10ms"
 
 _COMMITTED = CommitResult(CommitVerdict.COMMITTED)
+# A run of no resource, with a row for each argument.
+_FENCED: Finished[Any, Any] = Finished(
+    id=0,
+    epoch=0,
+    version=0,
+    due=Due.PERIODIC,
+    outcome="rehearsed",
+    wakes=(NOBODY,),
+    moves=(Move("", None, "", None),),
+    record=Record("rehearsed"),
+)
 
 
 class Committer(Generic[R, S, W]):
@@ -133,22 +145,34 @@ class Committer(Generic[R, S, W]):
         """Send one batch as one statement, and return the result of each run."""
         read = [run for run in batch if run.version is not None]
         try:
-            records = *_moves(batch), *_outcomes(batch), *_wakes(batch), *self._rows.written(read)
+            arguments = *self._arguments(batch, controller, patience), *self._rows.written(read)
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__}: {error}") from error
-        fence = {run.id % SHARDS: run.epoch for run in batch}
-        to = self._rows.kind, controller, list(fence), list(fence.values()), patience
-        # Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run
-        # again.
-        is_volatile = not any(run.moves or run.writes or run.to is not None or run.due is Due.NEVER for run in batch)
         async with session.borrowed(self._pool) as conn:
-            rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], is_volatile, *records)
+            rows = await session.commit_by(conn, self._statement, *arguments)
         moved = CommitResult(CommitVerdict.COMMITTED, at=rows[0]["at"])
         results = {run.id: moved if run.moves else _COMMITTED for run in batch}
         for row in rows:
             if row["verdict"] is not None:  # the run was not written
                 results[row["id"]] = CommitResult(CommitVerdict(row["verdict"]), due_in=row["due_in"])
         return results
+
+    def _arguments(self, batch: Sequence[Finished[S, W]], controller: UUID, patience: str) -> tuple[Any, ...]:
+        """Return the arguments of the commit, except those of the kind."""
+        fence = {run.id % SHARDS: run.epoch for run in batch}
+        # Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run
+        # again.
+        is_volatile = not any(run.moves or run.writes or run.to is not None or run.due is Due.NEVER for run in batch)
+        to = self._rows.kind, controller, list(fence), list(fence.values()), patience, [run.id for run in batch]
+        return *to, is_volatile, *_moves(batch), *_outcomes(batch), *_wakes(batch)
+
+    def _rehearsed(self) -> Scene:
+        """Return two commits that write nothing, but run every statement of a commit: the kind's, and, for a run that
+        the fence refuses, all others."""
+        return [
+            (self._statement, *self._arguments(batch, NOBODY, _PATIENCE), *written)
+            for batch, written in (((), self._rows.rehearsed()), ((_FENCED,), self._rows.written(())))
+        ]
 
 
 def _rejected(error: Exception) -> str:

@@ -61,10 +61,14 @@ class Rows(Protocol[R_co, S, W]):
         """Return the arguments of `write` for runs that have read their resources. Raises the errors of encoders for a
         value of the wrong type."""
 
+    def rehearsed(self) -> Sequence[Any]:
+        """Return arguments with which `write` runs its statements, as far as possible, and writes nothing."""
+
 
 class SectionRows(ABC, Generic[S, W]):
     """Implements `Rows.write` and `Rows.written` for a kind whose SQL function takes everything in one JSON object."""
 
+    kind: str
     writer: str
     """The qualified name of the kind's SQL function that writes the result of `changes`. Its signature is (jsonb)
     RETURNS TABLE (run bigint, due_in interval). It does and returns what `Rows.write` does and returns."""
@@ -91,3 +95,6 @@ class SectionRows(ABC, Generic[S, W]):
             for run in runs
         ]
         return (encode({"runs": read, **self.changes(runs)} if runs else {}),)
+
+    def rehearsed(self) -> Sequence[Any]:
+        return (encode({"runs": (), "kind": ({"kind": self.kind},)}),)

@@ -19,6 +19,7 @@ from farrier.errors import FarrierError, UndecodableState
 from farrier.io import statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
+from farrier.io.connections.rehearsal import NOBODY, Scene
 from farrier.io.kinds import commit
 from farrier.io.kinds.rows import Rows
 from farrier.model.loop.controllers import ListedResources
@@ -61,6 +62,18 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         except session.Refusal as refusal:
             return session.reason_of(refusal)
         return None
+
+    def rehearsed(self) -> Scene:
+        """Return the statements on the path of a wake, for no resource. The marks come last, because they lock a row
+        that all connections share."""
+        kind, interrupted = self._rows.kind, self._rows.interrupted
+        return [
+            (self._load, [], kind, 0),
+            *self._rehearsed(),
+            (_CONSUME, kind, [], []),
+            *([(interrupted, [])] if interrupted else ()),
+            (_MARK, kind, NOBODY, [], [], 1, [], [], []),
+        ]
 
     async def listing(self, shards: Sequence[int]) -> ListedResources:
         ids: dict[int, bool] = {}
