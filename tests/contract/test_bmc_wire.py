@@ -66,16 +66,16 @@ async def test_a_redirect_of_the_login_that_opens_a_session_is_followed(bmc: Fak
 @pytest.mark.parametrize(
     "place",
     [
-        "https://192.0.2.1{path}/",
-        "http://127.0.0.1{path}/",
+        "https://192.0.2.1:{port}{path}/",
+        "http://127.0.0.1:{port}{path}/",
         "https://127.0.0.1:1{path}/",
-        "//evil.example{path}",
+        "//evil.example:{port}{path}/",
         "{path}",
     ],
     ids=["host", "scheme", "port", "no scheme", "itself"],
 )
 async def test_a_redirect_to_another_origin_is_not_followed(bmc: FakeBmc, place: str) -> None:
-    bmc.answer(SYSTEM, moved(place.format(path=SYSTEM)))
+    bmc.answer(SYSTEM, moved(place.format(path=SYSTEM, port=bmc.url.rpartition(":")[2])))
     error = await failure(bmc)
     assert error.failure is BmcFailure.PROTOCOL
     assert "HTTP 308, a redirect" in error.detail
