@@ -109,14 +109,8 @@ class FleetApi(Protocol):
     """The nodes of a simulated fleet. All methods raise `RefusedByModel` if the database refuses the operation, and
     `DatabaseUnreachable` if the database does not respond."""
 
-    async def register(self, nodes: Sequence[Registration]) -> None:
-        """Register all of these nodes, or none."""
-
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
         """Return the states of all nodes whose ID is higher than `after`."""
-
-    async def newest(self) -> int:
-        """Return the highest ID of a node; 0 without nodes."""
 
 
 class Queries(Protocol):

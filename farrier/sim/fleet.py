@@ -113,7 +113,7 @@ class SimulatedFleet:
     async def _register(self) -> None:
         while True:
             try:
-                await self._api.register(self._nodes)
+                await self._requests.register(self._nodes)
             except DatabaseUnreachable as away:
                 _log.warning("fleet.not_registered", nodes=len(self), error=str(away))
                 await anyio.sleep(_LOOK_EVERY.total_seconds())

@@ -56,6 +56,10 @@ class Web:
         """Submit an intent for the node."""
         return await self._post("/api/v1/intents", QUARANTINE, token, requested_by)
 
+    async def register(self, token: str, name: str) -> httpx.Response:
+        """Register a node."""
+        return await self._post("/api/v1/nodes", {"name": name}, token, None)
+
     async def create(self, token: str, requested_by: str | None = None) -> httpx.Response:
         """Submit an intent that creates a network segment."""
         return await self._post("/api/v1/resource-intents", SEGMENT, token, requested_by)
@@ -103,6 +107,18 @@ async def test_an_intent_for_a_resource_has_the_name_of_the_token(db: pg.Databas
         made = await web.create(CI)
         assert made.is_success, made.text
         assert await web.conn.fetchval("SELECT requested_by FROM farrier.resource_intents") == "ci"
+
+
+async def test_history_names_the_token_of_the_client_that_creates_something_and_not_the_login(db: pg.Database) -> None:
+    async with opened(db) as web:
+        await web.conn.execute("DELETE FROM farrier.history")
+        for token in (ADMIN, BEARER):
+            made = await web.register(token, f"of-{token[-4:]}")
+            assert made.is_success, made.text
+        assert (await web.create(CI)).is_success
+        told = await web.conn.fetch("SELECT reason FROM farrier.history GROUP BY reason ORDER BY reason")
+        names = ("created by ci", "registered by gateway", "registered by http.bearer_token")
+        assert tuple(row["reason"] for row in told) == names
 
 
 async def test_a_token_that_is_not_in_the_file_is_refused_and_changes_nothing(db: pg.Database) -> None:

@@ -150,7 +150,8 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
     async with wiring.database(database) as own:
         await wiring.prepare(own, Config(database=database))
         api, requests = PostgresFleet(own.pool), PostgresRequests(own.pool, own.dsn, requested_by="demo")
-        after = await api.newest()  # a directory of an earlier demo already has a fleet
+        # A directory of an earlier demo already has a fleet.
+        after = max((node.id for node in await api.glance(0)), default=0)
         site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
         systems, spare = fake_systems(options.nodes, first=after + 1), spare_systems(after)
         durations = msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT, test=_TEST * options.speed)

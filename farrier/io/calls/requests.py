@@ -27,7 +27,7 @@ from farrier.model.node import details
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
-REGISTER = statements.load("api/register")
+_REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _LIFT_BRAKE = statements.load("api/lift_brake")
 _LIFT_HOLDS = statements.load("api/lift_holds")
@@ -112,8 +112,20 @@ class PostgresRequests:
         # All clients register in the same order, so that two lists with the same nodes cannot deadlock.
         ordered = sorted(registrations, key=lambda each: each.name)
         async with refusals.borrowed(self._pool) as conn, conn.transaction():
-            made = {each.name: await _register(conn, each, named=len(ordered) > 1) for each in ordered}
+            made = {each.name: await self._register(conn, each, named=len(ordered) > 1) for each in ordered}
         return tuple(made[each.name] for each in registrations)
+
+    async def _register(self, conn: Connection, new: Registration, *, named: bool) -> Registered:
+        """Register one node. With `named`, errors begin with the name of the node."""
+        bmc, bootstrap = (new.bmc_address, new.bmc_credential), (new.bootstrap_token, new.bootstrap_ttl)
+        of_node = new.api_version, _json(details.given(new)), new.requested_by or self._requested_by
+        try:
+            with refusals.translated():
+                id_: int = await conn.fetchval(_REGISTER, new.name, *bmc, *bootstrap, *of_node)
+                return Registered(id=id_, name=new.name, bootstrap_token=new.bootstrap_token)
+        except RefusedByModel as refusal:
+            text = f"{new.name}: {refusal.text}" if named else refusal.text
+            raise type(refusal)(text, hint=refusal.hint, sqlstate=refusal.sqlstate) from refusal
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)
@@ -195,25 +207,6 @@ class _Bell:
     def _ring(self, *_notification: object) -> None:
         self.rung.set()
         self.rung = anyio.Event()
-
-
-async def _register(conn: Connection, registration: Registration, *, named: bool) -> Registered:
-    """Register one node. With `named`, errors begin with the name of the node."""
-    try:
-        with refusals.translated():
-            id_: int = await conn.fetchval(REGISTER, registrations([registration]))
-            return Registered(id=id_, name=registration.name, bootstrap_token=registration.bootstrap_token)
-    except RefusedByModel as refusal:
-        if not named:
-            raise
-        raise type(refusal)(
-            f"{registration.name}: {refusal.text}", hint=refusal.hint, sqlstate=refusal.sqlstate
-        ) from refusal
-
-
-def registrations(nodes: Sequence[Registration]) -> str:
-    """Return the argument of the statement `REGISTER`."""
-    return _json([msgspec.to_builtins(node) | {"details": details.given(node)} for node in nodes])
 
 
 def _json(value: object) -> str:

@@ -53,7 +53,8 @@ class IntentAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registration(Details, frozen=True, kw_only=True):
-    """A node to register. If `bootstrap_token` is set, the node's agent must enrol within `bootstrap_ttl`."""
+    """A node to register. If `bootstrap_token` is set, the node's agent must enrol within `bootstrap_ttl`. History
+    names `requested_by`, or else the client of the connection."""
 
     name: str
     bmc_address: str | None = None
@@ -61,6 +62,7 @@ class Registration(Details, frozen=True, kw_only=True):
     bootstrap_token: str | None = None
     bootstrap_ttl: timedelta = timedelta(hours=72)
     api_version: int = API_MAX
+    requested_by: str | None = None
 
     @override
     def __repr__(self) -> str:

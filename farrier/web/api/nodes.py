@@ -159,7 +159,8 @@ async def register(call: ApiRequest[Registering, Any]) -> Response:
             raise RefusedRequest(
                 HTTPStatus.BAD_REQUEST, f"name {name!r} occurs {times} times in the list; give each node once"
             )
-    nodes = await call.backend.requests.register([_registration(each, call) for each in given])
+    by = await requester(call.request, None)
+    nodes = await call.backend.requests.register([_registration(each, call, by) for each in given])
     headers = {"Location": f"/api/v1/nodes/{nodes[0].id}"} if len(nodes) == 1 else None
     return operation.json(RegisteredNodes(nodes=nodes), HTTPStatus.CREATED, headers)
 
@@ -246,7 +247,7 @@ async def _read(call: ApiRequest[Any, Any], name: str) -> ShownNode:
     )
 
 
-def _registration(node: _NewNode, call: ApiRequest[Registering, Any]) -> asked.Registration:
+def _registration(node: _NewNode, call: ApiRequest[Registering, Any], by: str) -> asked.Registration:
     return asked.Registration(
         name=node.name,
         bmc_address=node.bmc_address,
@@ -254,6 +255,7 @@ def _registration(node: _NewNode, call: ApiRequest[Registering, Any]) -> asked.R
         bootstrap_token=bootstraps.token(secrets.token_hex()) if node.bootstrap else None,
         bootstrap_ttl=call.backend.bootstrap_ttl,
         api_version=call.given.api_version,
+        requested_by=by,
         **{name: getattr(node, name) for name in details.DETAILS},
     )
 

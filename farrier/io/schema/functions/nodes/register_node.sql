@@ -1,14 +1,14 @@
 -- Registers a node, enqueues it, and returns its id. The onboarding writes to the BMC or to MAAS only after an intent
 -- has given it a mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has
--- values by name, as in intent `set`, and takes precedence over the parameter of the same name. api_version is only
--- checked: all supported versions of the API register alike. FR400 for malformed values, FR406 for the
+-- values by name, as in intent `set`, and takes precedence over the parameter of the same name. History names requested_by, or else the
+-- login. api_version is only checked: all supported versions of the API register alike. FR400 for malformed values, FR406 for the
 -- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
     agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
-    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL, details jsonb DEFAULT '{}') RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL, details jsonb DEFAULT '{}',
+    requested_by text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
     first_status text := CASE WHEN bootstrap_token IS NULL THEN 'enrolling' ELSE 'bootstrap_issued' END;
@@ -17,7 +17,8 @@ DECLARE
     violated text;
     bmc_rules jsonb := (SELECT a.params -> 'fields' FROM kind_actions a WHERE a.kind = 'node' AND a.action = 'set_bmc');
     fault text := coalesce('bmc_address ' || param_fault(bmc_rules -> 'address', to_jsonb(bmc_address)),
-                           'bmc_credential ' || param_fault(bmc_rules -> 'credential', to_jsonb(bmc_credential)));
+                           'bmc_credential ' || param_fault(bmc_rules -> 'credential', to_jsonb(bmc_credential)),
+                           CASE WHEN char_length(requested_by) NOT BETWEEN 1 AND 255 THEN 'requested_by must have 1 to 255 characters, or be null' END);
     given jsonb := jsonb_strip_nulls(jsonb_build_object('site', site, 'model', model, 'maas_id', maas_id, 'macs', macs))
         || jsonb_build_object('labels', labels, 'agentless', agentless, 'auto_manage', auto_manage) || coalesce(details, '{}');
     other text;
@@ -39,7 +40,8 @@ BEGIN
     ELSE
         INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
     END IF;
-    PERFORM record_beginning('node', to_jsonb(n) || jsonb_build_object('onboarding', o.status), 'register_node', 'registered by ' || session_user)
+    PERFORM record_beginning('node', to_jsonb(n) || jsonb_build_object('onboarding', o.status), 'register_node',
+                             'registered by ' || coalesce(requested_by, session_user))
        FROM nodes n LEFT JOIN node_onboardings o ON o.id = onboarding WHERE n.id = new_id;
     PERFORM enqueue('node', new_id);
     RETURN new_id;
