@@ -134,6 +134,8 @@ def _possible(case: Case) -> Iterator[Advice]:
 
 
 def _forced(intent: Recommended, node: NodeDetail) -> Recommended:
+    if intent.params.get("replace") and node.status in actions.IN_USE:
+        return replace(intent, params={**intent.params, "force": True})
     if not node.agentless or intent.action not in _TASKS or intent.params.get("force"):
         return intent
     return replace(intent, params={**intent.params, "force": True}, fill=(*intent.fill, "reason"))

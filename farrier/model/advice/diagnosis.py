@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from farrier.model.advice.recommended import Recommended
-from farrier.model.intents.actions import IN_SERVICE, Action
+from farrier.model.intents.actions import Action
 from farrier.model.intents.workflow_condition import POWER_IS_FREE
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.maas.region import RegionState
@@ -240,8 +240,6 @@ def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: P
     has_bmc = bool(node.bmc_address and node.bmc_credential) and node.management not in _WITHOUT_BMC
     if intent.action is Action.MANAGE:
         return has_bmc
-    if intent.params.get("replace"):
-        return node.status not in IN_SERVICE | {NodeStatus.DRAINING}
     mode = intent.params.get("mode") if intent.action is Action.ONBOARD else None
     if mode == OnboardingMode.DEPLOY:
         return has_bmc and node.region is not None

@@ -114,6 +114,10 @@ _RETRY = submit(Action.RETRY_STAGE)
 _AT_ONCE = (Recommended(Action.RETRY_STAGE, when="to retry at once"),)
 _SET_ADDRESS = Recommended(Action.SET_BMC, fill=("address",))
 _SET_DETAILS = Recommended(Action.SET_BMC, fill=("address", "credential"))
+_OF_ANOTHER_MACHINE = (
+    Recommended(Action.SET_BMC, fill=("address",), when="if the address is wrong"),
+    Recommended(Action.SET_BMC, {"replace": True}, when="if the machine was replaced"),
+)
 
 
 def _then_retry(fix: str) -> FailureSpec:
@@ -154,7 +158,7 @@ FAILURES: Mapping[str, FailureSpec] = {
         ),
     ),
     FailureClass.IDENTITY_MISMATCH: FailureSpec(
-        False, Advice("find out which machine the BMC belongs to", (_SET_ADDRESS, *_RETRY))
+        False, Advice("find out which machine the BMC belongs to", (*_OF_ANOTHER_MACHINE, *_RETRY))
     ),
     FailureClass.IDENTITY_TAKEN: FailureSpec(
         False,
@@ -235,13 +239,7 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
         "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
     ),
     "bmc/health": Advice("read the BMC's event log, and replace the failing part"),
-    "identity/another_machine": Advice(
-        "find out which machine responds at the BMC's address",
-        (
-            Recommended(Action.SET_BMC, fill=("address",), when="if the address is wrong"),
-            Recommended(Action.SET_BMC, {"replace": True}, ("address",), when="if the machine was replaced"),
-        ),
-    ),
+    "identity/another_machine": Advice("find out which machine responds at the BMC's address", _OF_ANOTHER_MACHINE),
     "identity/agent_elsewhere": Advice(
         "find out which machine is the node's",
         (
@@ -327,13 +325,7 @@ BMC_ADVICE: Mapping[BmcFailure, Advice] = {
         "update the BMC's firmware, or use the node without its BMC",
         (Recommended(Action.MANAGE, when="after the update"),),
     ),
-    BmcFailure.IDENTITY_MISMATCH: Advice(
-        "find out which machine the BMC belongs to",
-        (
-            Recommended(Action.SET_BMC, fill=("address",), when="if the address is wrong"),
-            Recommended(Action.SET_BMC, {"replace": True}, ("address",), when="if the machine was replaced"),
-        ),
-    ),
+    BmcFailure.IDENTITY_MISMATCH: Advice("find out which machine the BMC belongs to", _OF_ANOTHER_MACHINE),
     BmcFailure.IDENTITY_TAKEN: Advice(
         "find out to which of the two nodes the machine belongs",
         (

@@ -227,9 +227,8 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
     )
     assert said.quarantine is None and "quarantined, workflow/onboarding_failed: serial differs" in said.errors
     failed = deployment(status="failed_manual_intervention", failure_class="identity_mismatch")
-    assert why(**BLOCKED, workflow=failed, last_workflow=failed).advice == (
-        FAILURES[FailureClass.IDENTITY_MISMATCH].action
-    )
+    in_use = FAILURES[FailureClass.IDENTITY_MISMATCH].action.replace("replace: true", "replace: true and force: true")
+    assert why(**BLOCKED, workflow=failed, last_workflow=failed).advice == in_use
 
 
 @pytest.mark.parametrize("agentless", [False, True])

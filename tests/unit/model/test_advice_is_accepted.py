@@ -346,6 +346,19 @@ def test_an_intent_recommended_for_a_failure_of_the_bmc_is_accepted(failure: Bmc
     assert advised(it).ends_by is EndsBy.PERSON and not list(refused(it))
 
 
+@pytest.mark.parametrize("status", [*sorted(actions.IN_USE), N.RETIRED])
+def test_after_a_swap_of_the_machine_the_advice_names_its_replacement_also_in_service(status: N) -> None:
+    bmc = Bmc(serial="SN-1", failure=MISMATCH, last_error="the BMC reports serial SN-2", verified_at=NOW)
+    it = with_bmc(M.ENROLL, bmc, status=status, agent=agent(), ever_onboarded=True)
+    if status is N.DRAINING:
+        job = decommission(D.DRAIN_NODE, W.FAILED_MANUAL_INTERVENTION, failure_class=FailureClass.IDENTITY_MISMATCH)
+        it = replace(it, workflow=job)
+    forced = {"force": True} if status in actions.IN_USE else {}
+    swapped = Recommended(Action.SET_BMC, {"replace": True, **forced}, when="if the machine was replaced")
+    assert swapped in advised(it).recommended and not list(refused(it))
+    assert not actions.is_destructive(swapped.action, swapped.params, it.workflow)
+
+
 @pytest.mark.parametrize("management", [M.ERROR, M.ADOPT_FAILED])
 def test_an_intent_recommended_for_a_management_state_is_accepted(management: M) -> None:
     it = node(N.ENROLLING, management=management, ever_onboarded=False, ever_active=False)
