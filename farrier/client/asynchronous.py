@@ -16,7 +16,7 @@ from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Feed
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest, IntentStatus, Registered
-from farrier.model.monitors.monitor import Report
+from farrier.model.monitors.monitor import Report, ReportAnswer
 from farrier.model.node.conditions import Condition
 from farrier.model.node.layers import NODE
 from farrier.model.views.fleet import ShardOwnership
@@ -79,15 +79,15 @@ class AsyncFarrier:
         """Return the conditions of a node, from all sources."""
         return (await self.node(node)).conditions
 
-    async def state_condition(self, /, node: str, id_: str, *, target: str = "", **said: Any) -> None:
+    async def state_condition(self, /, node: str, id_: str, *, target: str = "", **said: Any) -> ReportAnswer:
         """State a condition of a node, as the monitor whose token this is. `said` may contain `message`, `effect`
         and `expires_at`. A monitor states a condition again before it expires. Raises ApiError if farrier does not take
         it."""
-        await self.call(calls.state_condition(Report(node=node, id=id_, target=target, **said)))
+        return await self.call(calls.state_condition(Report(node=node, id=id_, target=target, **said)))
 
-    async def end_condition(self, node: str, id_: str, *, target: str = "") -> None:
-        """End a condition that this monitor has stated; a condition that has ended already is no error."""
-        await self.call(calls.end_condition(Report(node=node, id=id_, target=target, ends=True)))
+    async def end_condition(self, node: str, id_: str, *, target: str = "") -> ReportAnswer:
+        """End a condition that this monitor has stated. If the node does not have it, the result has the reason."""
+        return await self.call(calls.end_condition(Report(node=node, id=id_, target=target, ends=True)))
 
     # --- intents
 

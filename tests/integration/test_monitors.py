@@ -12,6 +12,8 @@ from farrier.io.connections.pool import Connection
 from tests.support import pg
 from tests.support.monitors import grant, logged_in, refused, report, standing
 
+NOTHING = "nothing ended: monitor:am states no condition"
+EXPECTED = "expected the id and the target of one of: gpu/xid-79/GPU-5e"
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 XID: dict[str, Any] = {"node": "gpu-1", "id": "gpu/xid-79", "target": "GPU-5e", "effect": "quarantine"}
@@ -51,8 +53,11 @@ async def test_a_login_states_and_ends_conditions_only_with_a_grant(db: pg.Datab
         await grant(conn, login=login)
         assert await monitor.fetchval(state) == "taken"
         assert await standing(conn) == [("gpu-1", "gpu/hot", "", "note", True)]
-        assert await monitor.fetchval("SELECT verdict FROM farrier.end_condition('gpu-1', 'gpu/hot')") == "taken"
-        assert await standing(conn) == []
+        for said in (None, "nothing ended: monitor:am states no condition gpu/hot of node gpu-1"):
+            ended = await monitor.fetchrow("SELECT * FROM farrier.end_condition('gpu-1', 'gpu/hot')")
+            assert ended is not None and ended["verdict"] == "taken"
+            assert (ended["reason"] or "").partition(";")[0] == (said or "")
+            assert await standing(conn) == []
         batch = await monitor.fetch("""SELECT * FROM farrier.report_conditions('[{"node": "gpu-2", "id": "a"}]')""")
         assert [tuple(each) for each in batch] == [(1, "taken", None)]
         for reserved in (
@@ -164,6 +169,23 @@ async def test_a_resolved_report_takes_its_refusal_from_the_list(conn: Connectio
     assert [each[0] for each in await report(conn, lost | {"ends": True})] == ["unmapped"]
     assert await refused(conn) == []
     assert await conn.fetchval("SELECT refused FROM farrier.monitors") == 1
+
+
+async def test_an_end_of_a_condition_that_the_node_does_not_have_says_so_and_may_be_repeated(conn: Connection) -> None:
+    await grant(conn, effect="quarantine")
+    await report(conn, XID, {"node": "gpu-2", "id": "gpu/xid-79"})
+    without_target = {"node": "gpu-1", "id": "gpu/xid-79", "ends": True}
+    ((verdict, said),) = await report(conn, without_target)
+    assert (verdict, said) == ("taken", f"{NOTHING} gpu/xid-79 of node gpu-1; {EXPECTED}")
+    assert len(await standing(conn)) == 2
+    end = XID | {"ends": True}
+    assert await report(conn, end) == [("taken", None)]
+    for _ in range(2):
+        ((verdict, said),) = await report(conn, end)
+        assert verdict == "taken"
+        assert str(said).endswith("of node gpu-1; expected none: it has ended, or was never stated")
+    assert [each[0] for each in await standing(conn)] == ["gpu-2"]
+    assert (await refused(conn), await conn.fetchval("SELECT refused FROM farrier.monitors")) == ([], 0)
 
 
 async def test_a_node_is_found_by_the_serial_number_of_one_machine(conn: Connection) -> None:

@@ -53,8 +53,12 @@ async def test_a_monitor_states_and_ends_a_condition_of_a_node(web: httpx.AsyncC
     stated = await web.put(ONE, params=key, json={"message": "fallen off the bus"}, headers=of("am"))
     assert (stated.status_code, stated.json()["verdict"]) == (200, "taken"), stated.text
     assert await standing(conn) == [("gpu-1", "gpu/xid-79", "GPU-5e", "note", True)]
-    for _ in range(2):
-        assert (await web.delete(ONE, params=key, headers=of("am"))).status_code == 200
+    for said in (
+        "None",
+        "nothing ended: monitor:am states no condition gpu/xid-79/GPU-5e of node gpu-1; expected none",
+    ):
+        ended = await web.delete(ONE, params=key, headers=of("am"))
+        assert (ended.status_code, str(ended.json()["reason"]).startswith(said)) == (200, True), ended.text
         assert await standing(conn) == []
 
 

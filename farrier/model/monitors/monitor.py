@@ -37,7 +37,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
-    """The answer to a report. `reason` is set unless the verdict is `taken`."""
+    """The answer to a report. With the verdict `taken`, `reason` is set only if the report was to end a condition that
+    the node does not have."""
 
     verdict: Verdict
     reason: str | None

@@ -69,7 +69,8 @@ async def state(call: ApiRequest[OfCondition, Stated]) -> Response:
 
 
 async def end(call: ApiRequest[OfCondition, None]) -> Response:
-    """End a condition that the monitor has stated. The request may be repeated."""
+    """End a condition that the monitor has stated. The request may be repeated: if the node does not have the
+    condition, `reason` says so."""
     given = call.given
     return await _one(call, Report(node=given.node, id=given.id, target=given.target, ends=True))
 

@@ -1,5 +1,5 @@
 -- Ends one condition of a node (its name or ID) that the calling monitor has stated, and returns the verdict, as set_condition
--- does. May be repeated.
+-- does. May be repeated: if the node does not have the condition, the reason says so.
 CREATE OR REPLACE FUNCTION farrier.end_condition(node text, id text, target text DEFAULT '', OUT verdict text, OUT reason text)
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT r.verdict, r.reason

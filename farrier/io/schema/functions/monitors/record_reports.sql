@@ -1,9 +1,9 @@
 -- Records reports of a monitor: an array of {node, by, id, target, message, effect, expires_at, ends}. by says how node names the node:
 -- name, serial, or null for its name or ID. With ends, the condition ends; otherwise it stands until expires_at (null: as long as the
--- grant says), if it is not stated again. Returns a verdict for each report: taken, unmapped (no such node, or no condition), forbidden
--- (the grant does not allow it), malformed, or full (the node has too many conditions of the monitor). Reports that are not taken are
--- counted and listed, and notes that ended to make room are counted in condition_drops. Wakes a node once, and only if that changes which conditions it has. Locks rows in the order of nodes. Called
--- by report_conditions, report_as, set_condition and end_condition.
+-- grant says), if it is not stated again. Returns a verdict for each report: taken (if nothing ended, with the reason), unmapped (no such
+-- node, or no condition), forbidden (the grant does not allow it), malformed, or full (the node has too many conditions of the monitor).
+-- Reports that are not taken are counted and listed, and notes that ended to make room are counted in condition_drops. Wakes a node once,
+-- and only if that changes which conditions it has. Locks rows in the order of nodes. Called by report_conditions, report_as, set_condition and end_condition.
 CREATE OR REPLACE FUNCTION farrier.record_reports(granted farrier.monitors, reports jsonb)
     RETURNS TABLE (place integer, verdict text, reason text)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET lock_timeout = '2s' AS $$
@@ -38,6 +38,12 @@ BEGIN
             DELETE FROM node_conditions c
              WHERE verdict IS NULL AND (c.node, c.source, c.id, c.target) = (one.node_id, of_source, one.id, one.target);
             outcome := CASE WHEN FOUND THEN 'changed' ELSE 'kept' END;
+            IF verdict IS NULL AND outcome = 'kept' THEN
+                reason := format('nothing ended: %s states no condition %s of node %s; expected %s', of_source, concat_ws('/', one.id, nullif(one.target, '')),
+                    left(plain_text(one.node), 100), coalesce('the id and the target of one of: ' || left((
+                        SELECT string_agg(concat_ws('/', s.id, nullif(s.target, '')), ', ' ORDER BY s.id <> one.id, s.id, s.target)
+                          FROM node_conditions s WHERE (s.node, s.source) = (one.node_id, of_source)), 300), 'none: it has ended, or was never stated'));
+            END IF;
             DELETE FROM monitor_refusals r
              WHERE (r.monitor, r.node, r.id, r.target) = (granted.name, coalesce(one.node, ''), one.id, one.target);
         ELSIF verdict IS NULL AND one.effect = 'note' AND one.nth > most THEN
