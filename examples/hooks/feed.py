@@ -43,7 +43,7 @@ async def follow(farrier: AsyncFarrier, scheduler: Scheduler) -> None:
 
 async def _status(farrier: AsyncFarrier, name: str) -> str:
     try:
-        return (await farrier.node(name)).status
+        return (await farrier.node(name)).node.status
     except ApiError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise

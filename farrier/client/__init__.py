@@ -12,7 +12,7 @@ from farrier.client.errors import AccessDenied, ApiError, ApiUnreachable, NotAcc
 from farrier.client.synchronous import Farrier
 from farrier.model.views.intents import IntentView
 from farrier.model.views.nodes import NodeDetail, NodeView
-from farrier.model.views.responses import Change
+from farrier.model.views.responses import Change, ShownNode
 
 __all__ = [
     "AccessDenied",
@@ -27,4 +27,5 @@ __all__ = [
     "NodeView",
     "NotAccepted",
     "ServerFault",
+    "ShownNode",
 ]

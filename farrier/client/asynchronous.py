@@ -21,9 +21,9 @@ from farrier.model.node.conditions import Condition
 from farrier.model.node.layers import NODE
 from farrier.model.views.fleet import ShardOwnership
 from farrier.model.views.intents import IntentView
-from farrier.model.views.nodes import NodeDetail, NodeView
+from farrier.model.views.nodes import NodeView
 from farrier.model.views.resources import KindView, ResourceView
-from farrier.model.views.responses import Change, Kinds
+from farrier.model.views.responses import Change, Kinds, ShownNode
 
 T = TypeVar("T")
 
@@ -58,9 +58,9 @@ class AsyncFarrier:
                 yield each
             after = page.next
 
-    async def node(self, name: str) -> NodeDetail:
-        """Return one node with all its data."""
-        return (await self.call(calls.node(name))).node
+    async def node(self, name: str) -> ShownNode:
+        """Return one node with all its data (`node`), its running `clocks` and the recommended `next_action`."""
+        return await self.call(calls.node(name))
 
     async def register(self, *nodes: NewNode) -> Sequence[Registered]:
         """Register either all of these nodes or none of them. For each node with `bootstrap`, the result has the
@@ -77,7 +77,7 @@ class AsyncFarrier:
 
     async def conditions(self, node: str) -> Sequence[Condition]:
         """Return the conditions of a node, from all sources."""
-        return (await self.node(node)).conditions
+        return (await self.node(node)).node.conditions
 
     async def state_condition(self, /, node: str, id_: str, *, target: str = "", **said: Any) -> ReportAnswer:
         """State a condition of a node, as the monitor whose token this is. `said` may contain `message`, `effect`

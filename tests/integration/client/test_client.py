@@ -87,7 +87,7 @@ async def test_nodes_are_registered_together_and_listed_by_filters(farrier: Asyn
     assert [node.name async for node in farrier.nodes(site="fra")] == ["gpu-2"]
     assert [node.name async for node in farrier.nodes(failed=True)] == []
     assert [node.name async for node in farrier.nodes(failed=False, site=["ams", "fra"])] == ["gpu-1", "gpu-2"]
-    assert (await farrier.node("gpu-2")).labels == {"row": "4"}
+    assert (await farrier.node("gpu-2")).node.labels == {"row": "4"}
 
 
 @pytest.mark.full
@@ -112,19 +112,28 @@ async def test_an_intent_is_accepted_or_raises_with_its_reason(farrier: AsyncFar
 @pytest.mark.usefixtures("site")
 async def test_details_change_and_are_removed(farrier: AsyncFarrier) -> None:
     await farrier.change("gpu-1", site="ams", labels={"row": "4"})
-    changed = await farrier.node("gpu-1")
+    changed = (await farrier.node("gpu-1")).node
     assert (changed.site, changed.labels) == ("ams", {"row": "4"})
     await farrier.change("gpu-1", version=changed.version, site=None)
-    assert (await farrier.node("gpu-1")).site is None
+    assert (await farrier.node("gpu-1")).node.site is None
 
 
 @pytest.mark.usefixtures("site")
 async def test_a_change_of_an_old_version_is_refused(farrier: AsyncFarrier) -> None:
-    before = await farrier.node("gpu-1")
+    before = (await farrier.node("gpu-1")).node
     await farrier.change("gpu-1", site="ams")
     with pytest.raises(NotAccepted):
         await farrier.change("gpu-1", version=before.version, site="fra")
-    assert (await farrier.node("gpu-1")).site == "ams"
+    assert (await farrier.node("gpu-1")).node.site == "ams"
+
+
+@pytest.mark.usefixtures("site")
+async def test_a_node_is_returned_with_its_clocks_and_the_recommended_next_action(farrier: AsyncFarrier) -> None:
+    await farrier.submit("gpu-1", "pause", {"reason": "to look at it"}, wait=30)
+    shown = await farrier.node("gpu-1")
+    assert (shown.node.name, shown.node.paused) == ("gpu-1", "to look at it")
+    assert shown.next_action.command == "farrier node unpause gpu-1"
+    assert {clock.layer for clock in shown.clocks} == {"status", "management", "onboarding"}
 
 
 async def test_a_monitor_states_and_ends_a_condition_that_others_read(
@@ -148,8 +157,8 @@ async def test_a_monitor_states_and_ends_a_condition_that_others_read(
 
         def end() -> None:
             with Farrier(url, token=secret) as same:
-                same.end_condition("gpu-1", "gpu/xid-79", target="GPU-5e")
-                same.end_condition("gpu-1", "gpu/xid-79", target="GPU-5e")
+                assert same.end_condition("gpu-1", "gpu/xid-79", target="GPU-5e").reason is None
+                assert "nothing ended" in str(same.end_condition("gpu-1", "gpu/xid-79", target="GPU-5e").reason)
 
         await beside(end)
     assert await farrier.conditions("gpu-1") == ()
@@ -323,7 +332,7 @@ async def test_the_synchronous_client_does_the_same(url: str, db: pg.Database) -
             return [
                 [node.name for node in farrier.nodes()],
                 accepted.status,
-                farrier.node("gpu-2").site,
+                farrier.node("gpu-2").node.site,
                 farrier.intent(accepted.id, wait=1).status,
                 [intent.id for intent in farrier.intents()],
                 [kind.kind for kind in farrier.kinds()] != [],
