@@ -38,9 +38,8 @@ SIGNATURES: Mapping[str, Change] = {
     "function has_networks": instead("(of_node bigint)", "(of_node bigint, unused boolean DEFAULT false)"),
     "function hosts_of": instead("OUT many numeric)", "OUT many numeric, OUT more boolean)"),
     "function details_of": instead("RETURNS jsonb", "RETURNS json"),
-    "function is_brake_lifted": instead("(of_site text)", "(of_site text, unused boolean DEFAULT false)"),
     "function register_node": instead("    name text, bmc_address", "    called text, bmc_address"),
-    "view departing": instead("3 * c.brake_retry", "farrier.is_brake_lifted(d.site)::integer * c.brake_retry"),
+    "view departing": instead("3 * c.brake_retry", "farrier.has_networks(d.node)::integer * c.brake_retry"),
 }
 VIEWS: Mapping[str, Change] = {
     "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),

@@ -12,12 +12,12 @@ from farrier.model.node.layers import NODE
 from farrier.model.views.history import HistoryFilter
 from farrier.model.views.resources import KindView
 
-# The layer in which history records that a brake begins to hold a node, and its value. See farrier.record_holds.
-BRAKE, HELD = "brake", "held"
+# The layer in which history records whether a brake holds a node. See farrier.record_holds and farrier.end_holds.
+BRAKE, HELD, FREE = "brake", "held", "free"
 # The values of a detail are not states.
 _DETAILS = "details."
 _LAYERS_BESIDES: Mapping[str, dict[str, frozenset[str]]] = {
-    NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS} | {BRAKE: frozenset({HELD})}
+    NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS} | {BRAKE: frozenset({HELD, FREE})}
 }
 
 

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from farrier.io.queries.lists import PostgresQueries
-from farrier.model.views.filter_names import BRAKE, HELD
+from farrier.model.views.filter_names import BRAKE, FREE, HELD
 from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.model.views.nodes import NodeFilter
-from tests.integration.node.test_brake import HOLDS, beat, fleet, later, site
+from tests.integration.node.test_brake import HOLDS, beat, fleet, later, site, status_of
 from tests.integration.test_pages_acting import hidden
 from tests.support.site import MINUTE, Machine, Site
 from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
@@ -43,8 +43,14 @@ async def recovered(site: Site, machines: list[Machine]) -> None:
         await later(site, HOLDS / 2)
 
 
+async def pulse(site: Site) -> None:
+    """One pulse of a controller, which follow each other every two seconds."""
+    await site.conn.execute("SELECT farrier.beat()")
+    await site.settled()
+
+
 async def holds(site: Site) -> tuple[HistoryEntry, ...]:
-    """The holds in the change feed."""
+    """The holds in the change feed, and their ends, the newest first."""
     return (await PostgresQueries(site.pool).history(HistoryFilter(layers=(BRAKE,)))).changes
 
 
@@ -138,3 +144,43 @@ async def test_the_change_feed_reports_a_node_again_that_recovered_and_is_held_a
     await later(site, 10 * MINUTE)
     per_node = [sum(each.id == machine.id for each in await holds(site)) for machine in silent]
     assert per_node == [2] * 6
+
+
+async def test_history_says_of_each_held_node_when_the_brake_was_lifted_by_whom_and_why(
+    site: Site, silent: list[Machine]
+) -> None:
+    await pulse(site)
+    assert {each.target_state for each in await holds(site)} == {HELD}
+    await site.conn.execute("SELECT farrier.lift_brake('ams1', 'fire in hall 2', requested_by => 'ann')")
+    for _ in range(2):
+        await pulse(site)
+    ends = [each for each in await holds(site) if each.target_state == FREE]
+    assert sorted(each.name for each in ends) == sorted(machine.name for machine in silent)
+    assert {(each.source_state, each.reason) for each in ends} == {
+        (HELD, "no brake keeps the node in service any more: ann lifted the brake of its site: fire in hall 2")
+    }
+    assert await status_of(silent) == ["offline"] * 6
+
+
+async def test_history_says_when_a_hold_ended_by_itself_and_when_the_node_left_service(
+    site: Site, silent: list[Machine]
+) -> None:
+    gone, *others = silent
+    await gone.asked("quarantine", reason="hall 2 closes")
+    await recovered(site, others)
+    await pulse(site)
+    ends = {each.name: each.reason.rpartition(": ")[2] for each in await holds(site) if each.target_state == FREE}
+    assert ends == {gone.name: "it is quarantined"} | {each.name: "it has no cause to leave" for each in others}
+
+
+async def test_a_node_that_a_commit_has_locked_is_free_in_history_with_the_next_pulse(
+    site: Site, silent: list[Machine]
+) -> None:
+    await site.conn.execute("SELECT farrier.lift_brake('ams1', 'fire in hall 2')")
+    async with site.db.connect() as other, other.transaction():
+        await other.execute("SELECT FROM farrier.nodes WHERE id = $1 FOR UPDATE", silent[0].id)
+        await site.conn.execute("SELECT farrier.beat()")
+        freed = {each.id for each in await holds(site) if each.target_state == FREE}
+    assert freed == {machine.id for machine in silent[1:]}
+    await pulse(site)
+    assert {each.id for each in await holds(site) if each.target_state == FREE} == freed | {silent[0].id}

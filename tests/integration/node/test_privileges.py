@@ -44,6 +44,7 @@ TABLES = (
     "node_ib_ports",
     "brakes",
     "brake_lifts",
+    "held_nodes",
     "departures",
 )
 OF_THE_LOOP = (

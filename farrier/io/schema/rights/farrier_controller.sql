@@ -5,7 +5,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.nodes, farrier.node_conditions, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations, farrier.machine_disks, farrier.questions,
-    farrier.departures, farrier.brakes, farrier.brake_lifts, farrier.restore_holds,
+    farrier.departures, farrier.brakes, farrier.held_nodes, farrier.brake_lifts, farrier.restore_holds,
     farrier.resources, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers, farrier.freed_numbers,
     farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
     farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports

@@ -7,11 +7,12 @@ CREATE TABLE farrier.history (
     version           bigint           NOT NULL,  -- version of the resource after the change
     layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
                                                   -- decommission_stage, details.NAME for a value that intent `set` changed, or
-                                                  -- brake for the beginning of a hold; of any other kind: one of farrier.kind_layers
+                                                  -- brake, which holds the node or leaves it free; of any other kind: one of
+                                                  -- farrier.kind_layers
     from_value        text,                       -- null for the beginning of a layer
     to_value          text             NOT NULL,
     at                timestamptz      NOT NULL,
-    seconds_in_source double precision,           -- how long the layer had been in from_value; null for a beginning and for details
+    seconds_in_source double precision,           -- how long the layer had been in from_value; null for a beginning, details and brake
     cause             text             NOT NULL,  -- why the run made the change: `intent ID`, `stage: NAME`, ...
     reason            text             NOT NULL,  -- explanation for operators
     source            text             NOT NULL,  -- the source line that made the decision; for a change that a function recorded,

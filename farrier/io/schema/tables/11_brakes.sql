@@ -24,6 +24,13 @@ CREATE TABLE farrier.brakes (
     PRIMARY KEY (site, source)
 );
 
+-- Nodes that a brake holds according to history, with the cause. farrier.end_holds removes the rows when no brake holds the node any more.
+CREATE TABLE farrier.held_nodes (
+    node   bigint NOT NULL,                   -- nodes.id
+    source text   COLLATE "C" NOT NULL,  -- cause of the departure that the brake refused
+    PRIMARY KEY (node, source)
+);
+
 -- Lifts of brakes by operators; the newest row of a site is in force.
 CREATE TABLE farrier.brake_lifts (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

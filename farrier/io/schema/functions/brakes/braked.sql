@@ -4,5 +4,5 @@ CREATE OR REPLACE FUNCTION farrier.braked(of_site text, of_node bigint) RETURNS 
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT coalesce(array_agg(d.source ORDER BY d.source), '{}') FROM departures d
      WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - (read_constants()).brake_retry
-       AND NOT is_brake_lifted(d.site)
+       AND NOT EXISTS (SELECT FROM brakes_lifted l WHERE l.site = d.site)
 $$;

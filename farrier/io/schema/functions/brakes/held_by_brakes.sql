@@ -3,14 +3,13 @@
 -- that would leave together are counted together. Locks
 -- the rows of these brakes, in the order of sites and causes, until the transaction ends: however many controllers commit at
 -- once, no more nodes leave than the brake allows. enable_seqscan is off so that a plan made while departures was empty
--- also finds rows by their keys. If the brake begins to hold a node, the node's version is incremented and history has a row. The
--- increment is two, so that settle_runs does not mistake it for the commit of the run. Called by write_nodes.
+-- also finds rows by their keys. If the brake begins to hold a node, held_nodes and history have a row and the node's version is
+-- incremented. The increment is two, so that settle_runs does not mistake it for the commit of the run. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     one    record;
     brake  brakes;
-    most   record;
     stops  boolean;
     held   bigint[] := '{}';
     known  bigint[];
@@ -22,11 +21,8 @@ BEGIN
          WHERE c.run = ANY (among)
          GROUP BY 1, 2 ORDER BY 1, 2
     LOOP
+        INSERT INTO brakes (site, source) VALUES (one.site, one.source) ON CONFLICT DO NOTHING;
         SELECT * INTO brake FROM brakes b WHERE (b.site, b.source) = (one.site, one.source) FOR UPDATE;
-        IF NOT FOUND THEN
-            INSERT INTO brakes (site, source) VALUES (one.site, one.source) ON CONFLICT DO NOTHING;
-            SELECT * INTO brake FROM brakes b WHERE (b.site, b.source) = (one.site, one.source) FOR UPDATE;
-        END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
             -- A departure with a later time than farrier.now() counts, too: farrier.now() is when this commit began, and a
             -- commit that began later may have locked the site first.
@@ -39,14 +35,16 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE (d.site, d.source) = (one.site, one.source)) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE (d.site, d.source) = (one.site, one.source));
         END IF;
-        known := ARRAY(SELECT d.node FROM departing d WHERE (d.site, d.source) = (one.site, one.source) AND d.node = ANY (one.runs) AND d.held);
+        known := ARRAY(SELECT d.node FROM departing d JOIN held_nodes h USING (node, source) WHERE (d.site, d.source) = (one.site, one.source) AND d.node = ANY (one.runs) AND d.held);
         -- A row that this statement inserts has no xmax; a row that it updates counts already.
         WITH written AS (
             INSERT INTO departures AS d (site, source, node, at, held) SELECT one.site, one.source, run, farrier.now(), false FROM unnest(one.runs) run
                 ON CONFLICT (site, node, source) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
         SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
-        most := brake_limits(one.source);
-        stops := brake.departed > most.share * brake.in_service AND brake.departed >= most.at_least AND NOT is_brake_lifted(one.site);
+        -- The grant of a monitor may have limits of its own.
+        SELECT brake.departed > coalesce(m.brake_share, s.brake_share) * brake.in_service AND brake.departed >= coalesce(m.brake_at_least, s.brake_at_least)
+               AND NOT EXISTS (SELECT FROM brakes_lifted l WHERE l.site = one.site) INTO stops
+          FROM read_settings() s LEFT JOIN monitors m ON 'monitor:' || m.name = one.source;
         IF stops AND NOT EXISTS (SELECT FROM departing d WHERE (d.site, d.source) = (one.site, one.source) AND d.held) THEN
             brake.since := farrier.now();
         END IF;
@@ -56,6 +54,7 @@ BEGIN
         IF stops THEN
             held := held || one.runs;
             begun := ARRAY(SELECT r FROM unnest(one.runs) r WHERE r <> ALL (known));
+            INSERT INTO held_nodes (node, source) SELECT r, one.source FROM unnest(begun) r ON CONFLICT DO NOTHING;
             UPDATE nodes n SET version = n.version + 2 WHERE n.id = ANY (begun);
             PERFORM record_holds(one.site, one.source, begun);
         END IF;

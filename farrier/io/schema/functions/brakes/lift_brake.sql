@@ -10,7 +10,7 @@ BEGIN
         RAISE EXCEPTION 'the reason for lifting a brake must have 1 to 500 characters, and the name of the operator at most 255' USING ERRCODE = 'FR400';
     ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
         RAISE EXCEPTION 'a brake can be lifted for at most 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
-    ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
+    ELSIF NOT EXISTS (SELECT FROM brakes_lifted l WHERE l.site = of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
         RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
             USING ERRCODE = 'FR409', HINT = 'Only a brake that holds nodes can be lifted.';
     END IF;

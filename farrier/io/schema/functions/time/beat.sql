@@ -1,7 +1,8 @@
 -- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse;
 -- null if it was not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take
--- turns on the rows of pulse. The time of an outage of all controllers does not count towards the expiry of conditions. Also records in pulse_gaps which pulses are or were lost, and deletes the rows of doors that have been
--- silent for an hour, except rows that their sessions have locked.
+-- turns on the rows of pulse. The time of an outage of all controllers does not count towards the expiry of conditions. Also records in
+-- pulse_gaps which pulses are or were lost, and in history which nodes no brake holds any more, and deletes the rows of doors that have
+-- been silent for an hour, except rows that their sessions have locked.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -23,6 +24,7 @@ BEGIN
         PERFORM note_gap(p.name, p.at, now) FROM pulse p;
         DELETE FROM pulse_gaps g WHERE g.ended_at < now - interval '7 days';
     END IF;
+    PERFORM end_holds() WHERE EXISTS (SELECT FROM held_nodes);
     DELETE FROM doors WHERE id IN (SELECT d.id FROM doors d WHERE d.renewed_at < now - interval '1 hour' FOR UPDATE SKIP LOCKED);
     RETURN back;
 END $$;
