@@ -1,7 +1,7 @@
 """Simulated agents, which enroll, send heartbeats, and do the tasks of their nodes.
 
 They use the agents' API as real agents do, and share a few connections to one server. The heartbeats of many agents are
-spread over their interval, so that the load of the server is even. An agent can become silent.
+spread over their interval, so that the load of the server is even.
 """
 
 from __future__ import annotations
@@ -149,14 +149,14 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedAgents:
-    """Any number of agents, one per node."""
+    """Any number of agents, one per node. The agents of the nodes in `silent` neither send heartbeats nor work."""
 
-    def __init__(self, client: AgentsClient, pace: Pace | None = None) -> None:
+    def __init__(self, client: AgentsClient, pace: Pace | None = None, silent: set[str] | None = None) -> None:
         self._client = client
         self._pace = pace or Pace()
         self._agents: dict[str, Agent] = {}
         self._facts: dict[str, dict[str, Any]] = {}
-        self._silent: set[str] = set()
+        self.silent: set[str] = set() if silent is None else silent
         # The times at which heartbeats are due, by time.monotonic, with the node and the key of its agent.
         self._due: list[tuple[float, str, str]] = []
         self._slots = anyio.Semaphore(_AT_ONCE)
@@ -191,14 +191,6 @@ class SimulatedAgents:
         """End the agent of a node, because its disk was erased."""
         self._agents.pop(node, None)
 
-    def silence(self, node: str) -> None:
-        """Stop the agent's heartbeats and work until `revive`."""
-        self._silent.add(node)
-
-    def revive(self, node: str) -> None:
-        """Continue heartbeats and work after `silence`."""
-        self._silent.discard(node)
-
     async def run(self) -> None:
         """Send heartbeats and do tasks until cancelled. While the server is unreachable, wait for it."""
         async with anyio.create_task_group() as tasks:
@@ -220,7 +212,7 @@ class SimulatedAgents:
         """Send a heartbeat, and claim a task if the server wants it."""
         try:
             after = Next(self._pace.heartbeat_every.total_seconds())
-            if agent.node not in self._silent:
+            if agent.node not in self.silent:
                 after = await self._client.beat(agent)
                 if "claim" in after.wants:
                     await self._claim(agent, tasks)
@@ -251,7 +243,7 @@ class SimulatedAgents:
                 remaining -= renew_every
                 await self._client.renew(agent, task, self._pace.task_lease)
             await anyio.sleep(remaining)
-            if agent.node not in self._silent:  # a failed machine reports nothing, and its lease expires
+            if agent.node not in self.silent:  # a failed machine reports nothing, and its lease expires
                 await self._client.finish(
                     agent, task, result="simulated", evidence=evidence_of(self._facts[agent.node], task.type)
                 )

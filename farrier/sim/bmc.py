@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
 
 import anyio
 import anyio.abc
@@ -119,11 +118,11 @@ async def simulated_bmc(
     port = _free_port()
     file = _write_files(directory, systems, certificate=served, port=port, power=power)
     file.write_text(file.read_text() + configuration)
-    with _log(directory) as log:
+    async with await anyio.open_file(directory / "emulator.log", "wb") as log:
         process = await anyio.open_process(
             [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(file)],
             stdin=subprocess.PIPE,
-            stdout=log,
+            stdout=log.wrapped,
             stderr=subprocess.STDOUT,
             cwd=directory,
             env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "ignore"},
@@ -142,11 +141,9 @@ async def simulated_bmc(
         )
         if not await _becomes_ready(bmc, process, verified=certificate is None):
             state = "does not answer" if process.returncode is None else f"ended with {process.returncode}"
-            raise SimulatorFailed(
-                service="sushy-emulator",
-                operation="start",
-                detail=f"it {state} and printed: {_printed(directory) or 'nothing'}",
-            )
+            printed = (directory / "emulator.log").read_text(errors="replace")[-2000:] or "nothing"
+            detail = f"it {state} and printed: {printed}"
+            raise SimulatorFailed(service="sushy-emulator", operation="start", detail=detail)
         yield bmc
     finally:
         with anyio.CancelScope(shield=True):
@@ -203,15 +200,6 @@ def _write_files(
 def _write_private(path: Path, content: bytes) -> None:
     path.touch(mode=0o600)
     path.write_bytes(content)
-
-
-def _log(directory: Path) -> BinaryIO:
-    return open(directory / "emulator.log", "wb")
-
-
-def _printed(directory: Path) -> str:
-    """Return the end of the emulator's output, which contains the reason of a failure."""
-    return (directory / "emulator.log").read_text(errors="replace")[-2000:]
 
 
 async def _becomes_ready(bmc: SimulatedBmc, process: anyio.abc.Process, *, verified: bool) -> bool:

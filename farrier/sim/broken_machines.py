@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import StatusNumber as Status
@@ -26,19 +27,20 @@ _LOOK_EVERY = timedelta(seconds=2)
 # A fault lasts long enough to be seen on the board before the repair.
 _OPERATOR_TAKES = timedelta(seconds=12)
 
-_NATURES: Mapping[int, Nature] = {
-    2: Nature(commission=CommissionFate.SCRIPT_FAILS),
-    4: Nature(deploy=DeployFate.NO_DATASOURCE),
-    8: Nature(deploy=DeployFate.STORAGE_FAILS),
+_FATES: Mapping[int, Mapping[str, CommissionFate | DeployFate]] = {
+    2: {"commission": CommissionFate.SCRIPT_FAILS},
+    4: {"deploy": DeployFate.NO_DATASOURCE},
+    8: {"deploy": DeployFate.STORAGE_FAILS},
 }
 _STRAY = 6
 
 
 def prepare(region: Region, *, after: int, nodes: int) -> None:
     """Give the machines of some nodes a fault, before the nodes are registered."""
-    for number, nature in _NATURES.items():
+    for number, fate in _FATES.items():
         if number <= nodes:
-            region.natures[name_of(after + number)] = nature
+            name = name_of(after + number)
+            region.natures[name] = replace(region.natures[name], **fate)
     if nodes >= _STRAY:
         _enlist_stray(region, name_of(after + _STRAY))
 
@@ -79,7 +81,7 @@ class Operator:
 
     def _mend(self, node: NodeGlance) -> None:
         """Replace the faulty part of the node's machine, and remove machines that are unknown to farrier."""
-        self._region.natures.pop(node.name, None)
+        self._region.natures[node.name] = Nature(hardware=self._region.natures[node.name].hardware)
         stray = self._region.machines.get(self._region.hostnames.get(node.name, ""))
         if stray is not None and stray.status is Status.NEW and stray.description == "":
             self._region.forget(stray)

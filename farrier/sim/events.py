@@ -143,9 +143,9 @@ class Happenings:
         await self._until(node, NodeStatus.ACTIVE)
 
     async def _go_silent(self, node: NodeGlance) -> None:
-        self._agents.silence(node.name)
+        self._agents.silent.add(node.name)
         await self._until(node, NodeStatus.OFFLINE)
-        self._agents.revive(node.name)
+        self._agents.silent.discard(node.name)
         await self._until(node, NodeStatus.ACTIVE)
 
     async def _reimage(self, node: NodeGlance) -> None:

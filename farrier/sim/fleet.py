@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import anyio
 import structlog
@@ -24,6 +25,8 @@ from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.protocols import FleetApi, Queries, Requests
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
+from farrier.sim.hardware import facts_of
+from farrier.sim.maas import Hardware, Nature
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -43,27 +46,30 @@ def name_of(number: int) -> str:
     return f"gpu-{number:04}"
 
 
+def natures(
+    systems: Sequence[SimulatedSystem], *, after: int, others: Mapping[str, SimulatedSystem]
+) -> dict[str, Nature]:
+    """Return the machines of the fleet and `others` by the names of their nodes, with the identities that their BMCs
+    and agents report."""
+    named = {name_of(number): system for number, system in enumerate(systems, start=after + 1)} | dict(others)
+    return {
+        name: Nature(hardware=Hardware(serial=facts_of(name)["serial"], uuid=system.uuid))
+        for name, system in named.items()
+    }
+
+
 def planned(
     systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int, site: str
 ) -> tuple[Registration, ...]:
     """Return a node for each system. The numbers in the names begin with `after` + 1."""
-    return tuple(
-        _planned(number, system, bmc if has_bmc(number - after) else None, site)
-        for number, system in enumerate(systems, start=after + 1)
-    )
-
-
-def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, site: str) -> Registration:
-    return Registration(
-        name=name_of(number),
-        bootstrap_token=None if bmc else bootstrap.token(secrets.token_hex()),
-        bmc_address=f"{bmc.base_url}{system.path}" if bmc else None,
-        bmc_credential=f"file:{bmc.credential_file}" if bmc else None,
-        macs=(system.mac,),
-        rack=f"r{number // 16}",
-        site=site,
-        model="simulated",
-    )
+    nodes = []
+    for number, system in enumerate(systems, start=after + 1):
+        of_bmc = {"bmc_address": f"{bmc.base_url}{system.path}", "bmc_credential": f"file:{bmc.credential_file}"}
+        by_hand = {"bootstrap_token": bootstrap.token(secrets.token_hex())}
+        given: dict[str, Any] = of_bmc if has_bmc(number - after) else by_hand
+        where: dict[str, Any] = {"rack": f"r{number // 16}", "site": site, "model": "simulated"}
+        nodes.append(Registration(name=name_of(number), macs=(system.mac,), **given, **where))
+    return tuple(nodes)
 
 
 class SimulatedFleet:

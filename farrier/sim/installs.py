@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.maas import Region, Status
@@ -41,8 +40,6 @@ class Installations:
         self._agents = agents
         self._boot = boot
         self._nodes: dict[str, str] = {}
-        self._send: MemoryObjectSendStream[tuple[str, str]]
-        self._receive: MemoryObjectReceiveStream[tuple[str, str]]
         self._send, self._receive = anyio.create_memory_object_stream[tuple[str, str]](float("inf"))
         region.on_move.append(self._moved)
 
@@ -69,9 +66,11 @@ class Installations:
     async def _start(self, system_id: str, token: str, slots: anyio.CapacityLimiter) -> None:
         await anyio.sleep(self._boot.total_seconds())
         machine = self._region.machines.get(system_id)
-        disks = () if machine is None else self._region.nature_of(machine).hardware.disks
+        if machine is None:
+            return
         async with slots:
-            node = await self._agents.enroll_at_last(token, system_id, disks)
+            disks = self._region.nature_of(machine).hardware.disks
+            node = await self._agents.enroll_at_last(token, machine.hostname, disks)
         if node is not None:
             self._nodes[system_id] = node
 

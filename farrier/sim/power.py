@@ -1,4 +1,4 @@
-"""Switches simulated BMCs as the simulated region switches its machines, as MAAS does through the BMC.
+"""Connects the power of simulated machines: the BMC of a machine follows the region, and its agent follows the BMC.
 
 The emulator of the BMCs and the region are separate programs. With this module, the BMC of a machine shows that the
 region switched the machine off for a release, and on for a test.
@@ -7,15 +7,22 @@ region switched the machine off for a release, and on for a test.
 from __future__ import annotations
 
 import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import anyio
 import httpx
 import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from farrier.sim.bmc import SimulatedBmc
 from farrier.sim.maas import Region
 from farrier.sim.maas.records import Machine
+from farrier.sim.serving import open_app
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -25,6 +32,21 @@ _LOOK_EVERY = timedelta(seconds=0.2)
 _AGAIN_AFTER = timedelta(seconds=1)
 _AT_ONCE = 8
 _RESETS = {"on": "On", "off": "ForceOff"}
+_REPORTS = "for it in SUSHY_EMULATOR_FAKE_SYSTEMS: it['external_notifier'] = True\n"
+
+
+@asynccontextmanager
+async def machines_off(names: Mapping[str, str], off: set[str]) -> AsyncIterator[str]:
+    """Keep in `off` the names of the machines that are off. `names` has the name of each system by its UUID. Yields the
+    configuration with which an emulator reports each change of power."""
+
+    async def reported(request: Request) -> Response:
+        system = await request.json()
+        (off.discard if system["power_state"] == "On" else off.add)(names[system["uuid"]])
+        return Response()
+
+    async with open_app(Starlette(routes=[Route("/", reported, methods=["PUT"])]), name="power") as url:
+        yield f"EXTERNAL_NOTIFICATION_URL = {url!r}\n{_REPORTS}"
 
 
 class PowerCables:

@@ -23,7 +23,7 @@ async def site() -> AsyncIterator[Site]:
     """The site, in a directory whose sockets have short paths. The agent of one node has just become silent."""
     with tempfile.TemporaryDirectory(prefix="farrier-acceptance-") as name:
         async with sites.opened(Path(name)) as opened:
-            opened.scene.agents.silence(sites.SILENT)
+            opened.scene.agents.silent.add(sites.SILENT)
             yield opened
 
 

@@ -21,7 +21,7 @@ from farrier.model.machine.bmc import BmcTarget, PowerState
 from farrier.sim.bmc import PROMPT, SimulatedBmc, SimulatorFailed, fake_systems, simulated_bmc
 from farrier.sim.certificates import ServerFiles
 from farrier.sim.maas import Region
-from farrier.sim.power import PowerCables
+from farrier.sim.power import PowerCables, machines_off
 from tests.support.bmc import CREDENTIAL, connect
 from tests.support.maas_region import Caller, created
 from tests.support.process import until
@@ -129,4 +129,24 @@ async def test_a_bmc_shows_the_power_that_the_region_switched(tmp_path: Path) ->
         for power in (PowerState.OFF, PowerState.ON, PowerState.OFF):
             machine.power_state = power.value
             await until(partial(shows, power))
+        tasks.cancel_scope.cancel()
+
+
+async def test_an_emulator_reports_which_machines_are_off(tmp_path: Path) -> None:
+    region, systems = Region(), fake_systems(2)
+    machine = region.machines[await created(Caller(region), mac_addresses=systems[0].mac)]
+    off: set[str] = set()
+
+    async def are_off(*names: str) -> bool:
+        return off == set(names)
+
+    async with (
+        machines_off({system.uuid: system.name for system in systems}, off) as reports,
+        simulated_bmc(tmp_path, systems, configuration=PROMPT + reports) as bmc,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(PowerCables(region, bmc).run)
+        for power, names in (("off", [systems[0].name]), ("on", [])):
+            machine.power_state = power
+            await until(partial(are_off, *names))
         tasks.cancel_scope.cancel()

@@ -14,8 +14,10 @@ from farrier.errors import RefusedByModel
 from farrier.io.connections.pool import Connection
 from farrier.model.node.snapshot import TaskType
 from farrier.sim.agents import Agent, AgentsClient, Pace, SimulatedAgents, UnknownKey
+from farrier.sim.bmc import fake_systems
+from farrier.sim.fleet import name_of, natures
 from farrier.sim.installs import Installations
-from farrier.sim.maas import Region, Status, components
+from farrier.sim.maas import Region, Status, components, show
 from farrier.sim.maas.records import Machine
 from tests.support import again, pg
 from tests.support.door import client_on
@@ -116,14 +118,16 @@ async def test_the_evidence_of_an_erasure_names_every_disk_that_the_facts_name(
     assert disks == erased
 
 
-async def test_the_agent_of_an_installation_reports_the_disks_that_its_region_found(
+async def test_the_agent_of_an_installation_reports_the_machine_and_the_disks_that_its_region_found(
     api: AgentsClient, conn: Connection
 ) -> None:
-    await register(conn, "gpu-1")
-    region = Region()
+    name = name_of(1)
+    await register(conn, name)
+    region, systems = Region(), fake_systems(1)
+    region.natures = natures(systems, after=0, others={})
     installs = Installations(region, SimulatedAgents(api, AT_ONCE))
-    user_data = f'#cloud-config\ncontent: "{named("gpu-1")}"\n'
-    machine = Machine(system_id=region.next_system_id(), hostname="gpu-1", status=Status.DEPLOYING, user_data=user_data)
+    user_data = f'#cloud-config\ncontent: "{named(name)}"\n'
+    machine = Machine(system_id=region.next_system_id(), hostname=name, status=Status.DEPLOYING, user_data=user_data)
     region.keep(machine)
     components.look(region, machine)
     async with anyio.create_task_group() as living:
@@ -136,14 +140,20 @@ async def test_the_agent_of_an_installation_reports_the_disks_that_its_region_fo
         "SELECT jsonb_path_query_array(facts, '$.disks[*].serial')::text FROM farrier.node_agents"
     )
     assert json.loads(reported) == [disk.serial for disk in machine.disks] != []
+    shown = show.machine(region, machine)
+    assert shown["hardware_uuid"] == systems[0].uuid, "as its BMC reports it"
+    hardware = shown["hardware_info"]
+    assert isinstance(hardware, dict)
+    assert hardware["system_serial"] == await conn.fetchval("SELECT serial FROM farrier.node_agents")
 
 
 async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: AgentsClient, conn: Connection) -> None:
     silent, loud = await register(conn, "gpu-1"), await register(conn, "gpu-2")
-    agents = SimulatedAgents(api, AT_ONCE)
+    off: set[str] = set()
+    agents = SimulatedAgents(api, AT_ONCE, silent=off)
     for token in ("gpu-1", "gpu-2"):
         await agents.enroll(named(token))
-    agents.silence("gpu-1")
+    off.add("gpu-1")
     last = "SELECT last_heartbeat_at FROM farrier.node_agents WHERE node_id = $1"
     fell_silent_at = await conn.fetchval(last, silent)
     tasks = [await give_task(conn, node) for node in (silent, loud)]
@@ -154,7 +164,7 @@ async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: A
         await until(conn, f"SELECT ({last}) > $2", loud, await conn.fetchval("SELECT farrier.now()"))
         assert await conn.fetchval(last, silent) == fell_silent_at
         assert not await conn.fetchval(done, tasks[0])
-        agents.revive("gpu-1")
+        off.discard("gpu-1")
         await until(conn, done, tasks[0])
         living.cancel_scope.cancel()
 

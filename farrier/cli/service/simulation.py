@@ -33,11 +33,11 @@ from farrier.sim.agents import SimulatedAgents, agents_client
 from farrier.sim.bmc import PROMPT, SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.broken_machines import Operator, prepare
 from farrier.sim.events import Happenings
-from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
+from farrier.sim.fleet import SimulatedFleet, has_bmc, natures, planned
 from farrier.sim.installs import TEMPLATE, Installations
 from farrier.sim.maas import Durations, Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
-from farrier.sim.power import PowerCables
+from farrier.sim.power import PowerCables, machines_off
 from farrier.sim.rack import spare_systems, write_rack
 
 # The directory of the embedded server, below that of the demo.
@@ -156,10 +156,14 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
         systems, spare = fake_systems(options.nodes, first=after + 1), spare_systems(after)
         durations = msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT, test=_TEST * options.speed)
         region = Region(durations=durations)
+        region.natures, off = natures(systems, after=after, others=spare), set[str]()
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)
         async with (
-            simulated_bmc(options.directory / "bmc", (*systems, *spare), configuration=PROMPT) as bmc,
+            machines_off({of.hardware.uuid: name for name, of in region.natures.items()}, off) as reports,
+            simulated_bmc(
+                options.directory / "bmc", (*systems, *spare.values()), configuration=PROMPT + reports
+            ) as bmc,
             open_region(region, speed=options.speed) as url,
         ):
             files = write_site(
@@ -183,7 +187,7 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
                         agents_client(serving.servers[DoorKind.AGENTS]) as client,
                         anyio.create_task_group() as living,
                     ):
-                        agents = SimulatedAgents(client)
+                        agents = SimulatedAgents(client, silent=off)
                         installations = Installations(region, agents)
                         fleet = SimulatedFleet(
                             nodes,
