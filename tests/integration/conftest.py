@@ -13,6 +13,7 @@ from farrier.io.connections.pool import Connection
 from farrier.model.loop.doors import DoorKind
 from farrier.web.server.backend import Backend
 from tests.support import logins, pg
+from tests.support.site import Site, opened
 from tests.support.web import backend_on, client_of, open_site
 
 
@@ -45,3 +46,11 @@ async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
     async with db.connect() as connection:
         yield connection
+
+
+@pytest.fixture
+async def site(db: pg.Database) -> AsyncIterator[Site]:
+    """A node, and the loop that answers."""
+    async with opened(db) as site:
+        await site.register("gpu-1")
+        yield site

@@ -20,7 +20,7 @@ from farrier.web.pages import resource as one
 from farrier.web.server.backend import Backend, RecentCounts
 from tests.support import owners, pg
 from tests.support.clock import HandClock
-from tests.support.web import client_of, closed_site, register
+from tests.support.web import client_of, open_site, register
 
 # An onboarding that began an hour ago: its first stage is done, the second failed once and runs again.
 ONBOARDING = """
@@ -118,9 +118,8 @@ async def test_a_page_links_to_the_dashboard_of_its_resource_only_if_one_is_set(
 ) -> None:
     await register(conn, "gpu-1")
     await without_guards(conn, REGION)
-    site = closed_site()
     url = "https://grafana.example/d/x?var-node={name}&kind={kind}&at={site}"
-    site.open(msgspec.structs.replace(backend, dashboards_url=url))
+    site = open_site(msgspec.structs.replace(backend, dashboards_url=url))
     async with client_of(site) as linked:
         for path, values in (
             ("/nodes/gpu-1", "var-node=gpu-1&amp;kind=node&amp;at=ams"),

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
 from farrier.io.connections.pool import Connection
@@ -17,10 +16,9 @@ from farrier.model import api_token
 from farrier.web.server.access import AT_ONCE, Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.sessions import LIFETIME
-from farrier.web.server.site import WebApplication
 from tests.integration.test_pages_acting import choices, hidden
 from tests.support.clock import HandClock
-from tests.support.web import TOKEN, client_of, register
+from tests.support.web import TOKEN, client_of, open_site, register
 
 OPERATOR, VIEWER = (api_token.token(digit * 64) for digit in "12")
 TOKENS = (
@@ -33,8 +31,7 @@ TOKENS = (
 async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
     """A site that is reachable from other machines."""
     access = Access(TOKENS, loopback=False)
-    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
-    site.open(backend)
+    site = open_site(backend, access)
     async with client_of(site) as client:
         yield client
 
@@ -71,8 +68,7 @@ async def test_each_page_that_is_read_without_a_token_leads_to_a_log_in_that_ret
     backend: Backend, conn: Connection
 ) -> None:
     await register(conn, "gpu-1")
-    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=Access(TOKENS))
-    site.open(backend)
+    site = open_site(backend, Access(TOKENS))
     async with client_of(site) as web:
         for path, leads_to in (("/nodes/gpu-1", "/login?next=%2Fnodes%2Fgpu-1"), ("/", "/login")):
             assert f'href="{leads_to}"' in (await web.get(path)).text
@@ -165,8 +161,7 @@ async def test_another_site_cannot_log_a_browser_in(web: httpx.AsyncClient) -> N
 async def test_a_session_is_not_the_token_and_ends_with_it(backend: Backend) -> None:
     clock = HandClock()
     access = Access(TOKENS, loopback=False, clock=clock)
-    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
-    site.open(backend)
+    site = open_site(backend, access)
     async with client_of(site) as web:
         for token in (OPERATOR, TOKEN):
             assert (await log_in(web, token)).status_code == 303

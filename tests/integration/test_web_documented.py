@@ -16,7 +16,7 @@ from farrier.web.api.operation import Operation
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.support.monitors import grant
-from tests.support.web import TOKEN, closed_site
+from tests.support.web import TOKEN, open_site
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(table.document())
 UNKNOWN = "nothing"
@@ -40,8 +40,7 @@ BODIES: Mapping[tuple[str, str], Any] = {
 @pytest.fixture
 async def client(backend: Backend, conn: Connection) -> AsyncIterator[httpx.AsyncClient]:
     await grant(conn, BEARER_TOKEN)
-    site = closed_site()
-    site.open(backend)
+    site = open_site(backend)
     async with (
         serving(site.app, host="127.0.0.1", port=0) as url,
         httpx.AsyncClient(

@@ -13,7 +13,6 @@ import anyio
 import httpx
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
 from farrier.io.connections.pool import Connection
@@ -21,9 +20,8 @@ from farrier.model import api_token
 from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
-from farrier.web.server.site import WebApplication
 from tests.support import pg
-from tests.support.web import closed_site, register
+from tests.support.web import open_site, register
 
 # After this time a change is in the feed, because no earlier change can become visible any more.
 SETTLED = timedelta(seconds=5)
@@ -126,8 +124,7 @@ class Events:
 async def streamed(
     backend: Backend, last_id: str = "", *, access: Access | None = None, token: str = "", **params: str
 ) -> AsyncIterator[Events]:
-    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
-    site.open(backend)
+    site = open_site(backend, access)
     headers = {"Last-Event-ID": last_id} if last_id else {}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     async with (
@@ -206,8 +203,7 @@ async def test_a_wrong_parameter_of_a_stream_is_refused_before_the_stream_begins
 
 
 async def test_a_head_request_for_the_stream_ends_at_once(backend: Backend) -> None:
-    site = closed_site()
-    site.open(backend)
+    site = open_site(backend)
     only_one = httpx.Limits(max_connections=1)
     async with (
         serving(site.app, host="127.0.0.1", port=0) as url,
@@ -221,8 +217,7 @@ async def test_a_head_request_for_the_stream_ends_at_once(backend: Backend) -> N
 
 
 async def test_a_stop_of_the_server_does_not_wait_for_streams(backend: Backend) -> None:
-    site = closed_site()
-    site.open(backend)
+    site = open_site(backend)
     async with httpx.AsyncClient(trust_env=False, timeout=None) as client:
         with anyio.fail_after(pg.PATIENCE.total_seconds()):
             async with serving(site.app, host="127.0.0.1", port=0) as url:

@@ -12,7 +12,6 @@ import pytest
 from farrier.io.calls.requests import PostgresRequests
 from tests.support import crates, pg
 from tests.support.crates import Yard
-from tests.support.site import Site, opened
 from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
 
 MANAGE = {"node": "gpu-1", "action": "manage"}
@@ -22,14 +21,6 @@ PAUSE = {"node": "gpu-1", "action": "pause", "params": {"reason": "to look at it
 @pytest.fixture
 def prepared() -> pg.Install:
     return crates.install
-
-
-@pytest.fixture
-async def site(db: pg.Database) -> AsyncIterator[Site]:
-    """A node, and the loop that answers."""
-    async with opened(db) as site:
-        await site.register("gpu-1")
-        yield site
 
 
 @pytest.fixture

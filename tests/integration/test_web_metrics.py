@@ -17,6 +17,7 @@ from farrier.model.node.limits import Limits
 from farrier.model.views.census import Rules
 from farrier.web.server.probes import Probes
 from tests.support import figures, pg
+from tests.support.clock import HandClock
 from tests.support.web import register
 
 RULES = Rules(
@@ -31,16 +32,6 @@ async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
         yield PostgresQueries(connections)
 
 
-class MovedClock:
-    """A monotonic clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
     """The samples' values by name and state."""
     return {(s.name, s.labels.get("state", "")): s.value for family in gauges.collect() for s in family.samples}
@@ -49,7 +40,7 @@ def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
 async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     queries: PostgresQueries, conn: Connection
 ) -> None:
-    clock = MovedClock()
+    clock = HandClock()
     gauges = FleetGauges(RULES, clock)
     await gauges.refresh()
     assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
@@ -60,7 +51,7 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
         await register(conn, "gpu-1")
         await gauges.refresh()
         assert sampled(gauges)["farrier_resources", "enrolling"] == 0
-        clock.now += 5
+        clock.advance(timedelta(seconds=5))
         await gauges.refresh()
     assert sampled(gauges)["farrier_resources", "enrolling"] == 1
     assert sampled(gauges)["farrier_intents_pending", ""] == 0
@@ -70,7 +61,7 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
 
 async def test_a_scrape_counts_the_current_fleet(queries: PostgresQueries, conn: Connection) -> None:
     registry = CollectorRegistry()
-    gauges = FleetGauges(RULES, MovedClock())
+    gauges = FleetGauges(RULES, HandClock())
     registry.register(gauges)
     probes = Probes(registry, unready_because=lambda: None, refresh=gauges.refresh)
     transport = httpx.ASGITransport(app=probes.app)

@@ -15,7 +15,7 @@ from farrier.model import api_token
 from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
 from tests.support.monitors import grant, refused, report, standing
-from tests.support.web import TOKEN, client_of, closed_site
+from tests.support.web import TOKEN, client_of, open_site
 
 SECRETS = {name: api_token.token(digit * 64) for name, digit in (("am", "1"), ("ci", "2"), ("stranger", "3"))}
 SCOPES = {"am": ("conditions",), "ci": ("intent",), "stranger": ("conditions",)}
@@ -31,8 +31,7 @@ async def web(backend: Backend, conn: Connection) -> AsyncIterator[httpx.AsyncCl
     """A server with tokens, on a database with two nodes and a monitor, and no loop."""
     await conn.execute("SELECT farrier.register_node(n, site => 'ams') FROM unnest('{gpu-1,gpu-2}'::text[]) n")
     await grant(conn, ids=["gpu/*"])
-    site = closed_site(Access(TOKENS))
-    site.open(backend)
+    site = open_site(backend, Access(TOKENS))
     async with client_of(site) as client:
         yield client
 

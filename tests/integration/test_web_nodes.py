@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -16,16 +15,8 @@ from farrier.model.node.details import DETAILS, REMOVABLE
 from tests.integration.node.test_bmc_uniqueness import until_blocked
 from tests.support import owners, pg
 from tests.support.details import VALUES
-from tests.support.site import Site, opened
+from tests.support.site import Site
 from tests.support.web import WITH_TOKEN
-
-
-@pytest.fixture
-async def site(db: pg.Database) -> AsyncIterator[Site]:
-    """A node, and the loop that answers."""
-    async with opened(db) as site:
-        await site.register("gpu-1", site="dc-1")
-        yield site
 
 
 async def register(web: httpx.AsyncClient, body: Any) -> httpx.Response:

@@ -34,8 +34,8 @@ def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> 
     return Backend(queries, requests, limits or Limits(), token, PostgresMonitorCalls(connections))
 
 
-def open_site(backend: Backend) -> WebApplication:
-    site = closed_site()
+def open_site(backend: Backend, access: Access | None = None) -> WebApplication:
+    site = closed_site(access)
     site.open(backend)
     return site
 

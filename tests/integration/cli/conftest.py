@@ -65,3 +65,10 @@ def nowhere() -> Prompt:
 def farrier(db: pg.Database) -> Prompt:
     """Runs commands whose environment names this test's database."""
     return Prompt(FARRIER_DATABASE_DSN=db.dsn)
+
+
+async def force(db: pg.Database, sql: str, *arguments: object) -> None:
+    """Write a state that takes a node long to reach, with the guards of the database disabled."""
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(sql, *arguments)

@@ -20,8 +20,8 @@ from tests.integration.cli.conftest import Prompt
 from tests.integration.test_web_access import CI, TOKENS
 from tests.support import pg
 from tests.support.monitors import grant, report
-from tests.support.site import Site, opened
-from tests.support.web import TOKEN, closed_site
+from tests.support.site import Site
+from tests.support.web import TOKEN, closed_site, open_site
 
 READING = [
     ("node", "list"),
@@ -59,20 +59,11 @@ AGE = timedelta(days=40, hours=3, minutes=20)
 
 
 @pytest.fixture
-async def site(db: pg.Database) -> AsyncIterator[Site]:
-    """A node, and the loop that answers."""
-    async with opened(db) as site:
-        await site.register("gpu-1")
-        yield site
-
-
-@pytest.fixture
 async def remote(backend: Backend, tmp_path: Path) -> AsyncIterator[Prompt]:
     """Runs commands whose environment names the API of a served site, and no database."""
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
-    site = closed_site(Access(TOKENS))
-    site.open(backend)
+    site = open_site(backend, Access(TOKENS))
     async with serving(site.app, host="127.0.0.1", port=0) as url:
         yield Prompt(FARRIER_CLIENT_API=url, FARRIER_CLIENT_TOKEN_FILE=str(token))
 

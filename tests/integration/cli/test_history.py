@@ -12,7 +12,7 @@ import pytest
 from farrier.errors import ExitCode
 from farrier.io.connections.pool import Connection
 from farrier.model.views.history import HistoryEntry
-from tests.integration.cli.conftest import Prompt
+from tests.integration.cli.conftest import Prompt, force
 from tests.integration.test_web_feed import SETTLED
 from tests.support import pasts, pg
 
@@ -227,9 +227,7 @@ async def test_history_without_a_node_requires_all(farrier: Prompt) -> None:
 
 async def test_a_deleted_node_keeps_its_history_under_name_and_id(farrier: Prompt, db: pg.Database) -> None:
     first = (await farrier("node", "add", "gpu-1", "--json")).json["id"]
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute("UPDATE farrier.nodes SET status = 'deleted'")
+    await force(db, "UPDATE farrier.nodes SET status = 'deleted'")
     assert {change["id"] for change in (await farrier("node", "history", "gpu-1", "--json")).json} == {first}
     second = (await farrier("node", "add", "gpu-1", "--json")).json["id"]
     assert {change["id"] for change in (await farrier("node", "history", "gpu-1", "--json")).json} == {second}

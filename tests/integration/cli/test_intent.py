@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from farrier.errors import ExitCode
-from tests.integration.cli.conftest import Prompt
+from tests.integration.cli.conftest import Prompt, force
 from tests.support import again, pg
 
 DRAIN = ("intent", "submit", "gpu-1", "drain")
@@ -23,6 +23,12 @@ ANSWER = """
         UPDATE farrier.intents SET status = $1, reason = $2, answered_at = farrier.now()
          WHERE status = 'pending' RETURNING id)
     SELECT pg_notify('farrier_intent_answered', '') FROM answered
+"""
+TASKS = """
+    INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, result, ended_at)
+    SELECT n.id, 1, t.type, t.status, '{"evicted": 3}', CASE t.status WHEN 'succeeded' THEN farrier.now() END
+      FROM farrier.nodes n, (VALUES ('node.drain', 'succeeded'), ('node.uninstall', 'queued')) t (type, status)
+     ORDER BY n.id, t.type
 """
 LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'"
 
@@ -223,16 +229,7 @@ async def test_a_missing_resource_cannot_be_enqueued(gpu: Prompt, kind: str, giv
 async def test_tasks_are_listed_newest_first_and_by_node_and_status(gpu: Prompt, db: pg.Database) -> None:
     await gpu("node", "add", "gpu-2")
     assert (await gpu("task", "list", "--json")).json == []
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(
-            """
-            INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, result, ended_at)
-            SELECT n.id, 1, t.type, t.status, '{"evicted": 3}', CASE t.status WHEN 'succeeded' THEN farrier.now() END
-              FROM farrier.nodes n, (VALUES ('node.drain', 'succeeded'), ('node.uninstall', 'queued')) t (type, status)
-             ORDER BY n.id, t.type
-            """
-        )
+    await force(db, TASKS)
     await db.advance(timedelta(minutes=5))
     listed = (await gpu("task", "list", "--json")).json
     assert [(task["node"], task["type"]) for task in listed] == [

@@ -10,8 +10,8 @@ import typer
 
 from farrier.cli import COMMANDS, load
 from farrier.errors import ExitCode
-from tests.integration.cli.conftest import Prompt
-from tests.integration.cli.test_node import OFFLINE, force
+from tests.integration.cli.conftest import Prompt, force
+from tests.integration.cli.test_node import OFFLINE
 from tests.support import pg, segments
 
 TASKS = """

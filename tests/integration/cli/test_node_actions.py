@@ -23,7 +23,7 @@ from farrier.errors import ExitCode
 from farrier.model.intents import actions
 from farrier.model.intents.verbs import VERBS
 from farrier.model.node.layers import DecommissionMode
-from tests.integration.cli.conftest import Prompt
+from tests.integration.cli.conftest import Prompt, force
 from tests.support import again, pg
 
 REGISTERED = """
@@ -33,6 +33,7 @@ REGISTERED = """
     UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL,
            status = CASE name WHEN 'r7-4' THEN 'offline' WHEN 'r8-1' THEN 'enrolling' ELSE 'active' END;
 """
+PAUSED = """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'"""
 STATUS = "UPDATE farrier.nodes SET status = $2 WHERE name = ANY ($1::text[])"
 PENDING = """
     SELECT i.id, n.name FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id
@@ -152,12 +153,7 @@ async def test_several_nodes_without_a_terminal_need_yes_and_the_error_says_how_
 async def test_a_dry_run_shows_what_the_model_would_refuse_now_and_submits_nothing(
     rack: Prompt, db: pg.Database
 ) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(
-            """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'
-                WHERE name = 'r7-2'"""
-        )
+    await force(db, f"{PAUSED} WHERE name = 'r7-2'")
     said = await rack("node", "drain", "*", "--dry-run", ends=ExitCode.FAILED)
     header, *rows = said.out.splitlines()
     assert header.split() == ["NAME", "STATE", "ANSWER", "NOW", "REASON"]
@@ -208,10 +204,7 @@ async def test_with_max_in_flight_no_further_node_begins_after_a_late_node(rack:
 
 
 async def test_a_late_answer_is_reported_with_what_delays_it(rack: Prompt, db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute(
-            """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'"""
-        )
+    await force(db, PAUSED)
     said = await rack("node", "quarantine", "r7-1", "--reason", "x", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "has no answer after 1s: quarantine waits for the end of the pause: hands in it" in " ".join(
         said.out.split()
@@ -277,9 +270,7 @@ async def test_a_selection_that_matches_nothing_is_an_error_unless_it_is_allowed
 
 
 async def test_a_node_that_already_has_the_awaited_status_is_a_success(rack: Prompt, db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(STATUS, ["r7-1", "r7-2"], "retired")
+    await force(db, STATUS, ["r7-1", "r7-2"], "retired")
     drained = ("node", "drain", "r7-[12]", "--until", "retired")
     assert (await rack(*drained, "--yes")).out == "2 nodes are already retired\n"
     preview = (await rack(*drained, "--dry-run", "--json")).json

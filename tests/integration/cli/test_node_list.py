@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from farrier.errors import ExitCode
-from tests.integration.cli.conftest import Prompt
-from tests.integration.cli.test_node import force, names
+from tests.integration.cli.conftest import Prompt, force
+from tests.integration.cli.test_node import names
 from tests.support import pg
 
 ONBOARDING = """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from farrier.errors import ExitCode
-from tests.integration.cli.conftest import Prompt
-from tests.integration.cli.test_node import force
+from tests.integration.cli.conftest import Prompt, force
 from tests.support import owners, pg
 
 # A deployment that waits for MAAS, whose region stopped answering two minutes ago.
@@ -45,11 +45,16 @@ async def run(db: pg.Database) -> None:
         await owners.joined(connections, "rack-1", {"node": 0.0})
 
 
-async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt, db: pg.Database) -> None:
+@pytest.fixture
+async def _deploying(farrier: Prompt, db: pg.Database) -> None:
     await db.freeze()
     await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
     await force(db, DEPLOYING)
     await run(db)
+
+
+@pytest.mark.usefixtures("_deploying")
+async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt) -> None:
     said = (await farrier("node", "why", "gpu-1")).out
     for part in (
         "reason      waits for MAAS to deploy the machine: starting the machine",
@@ -63,28 +68,23 @@ async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt
     assert (why["maas"]["state"], why["command"]) == ("deploying", None)
 
 
+@pytest.mark.usefixtures("_deploying")
 async def test_an_observation_counts_as_fresh_while_the_events_are_complete(farrier: Prompt, db: pg.Database) -> None:
-    await db.freeze()
-    await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
-    await force(db, DEPLOYING)
-    await run(db)
-    await force(db, "UPDATE farrier.node_onboardings SET stage_entered_at = farrier.now()")
-    await force(db, "UPDATE farrier.node_onboardings SET mode_given_at = farrier.now()")
+    await force(
+        db, "UPDATE farrier.node_onboardings SET stage_entered_at = farrier.now(), mode_given_at = farrier.now()"
+    )
     await force(db, "UPDATE farrier.maas_regions SET state = 'observing'")
     assert (await farrier("node", "why", "gpu-1", "--json")).json["advice"] == "no action is needed"
     await force(db, "UPDATE farrier.maas_regions SET complete_at = farrier.now() - interval '7 min'")
     assert "in MAAS 7m ago" in (await farrier("node", "why", "gpu-1", "--json")).json["advice"]
 
 
+@pytest.mark.usefixtures("_deploying")
 async def test_a_setting_defines_when_an_observation_is_too_old(
-    farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
+    farrier: Prompt, db: pg.Database, tmp_path: Path
 ) -> None:
-    await db.freeze()
-    file = tmp_path_factory.mktemp("config") / "farrier.toml"
+    file = tmp_path / "farrier.toml"
     file.write_text('[node]\nobservation_ttl = "90s"\n')
-    await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
-    await force(db, DEPLOYING)
-    await run(db)
     await force(db, "UPDATE farrier.maas_regions SET state = 'observing'")
     why = (await farrier("node", "why", "gpu-1", "--json", "--config", file)).json
     assert "in MAAS 2m ago" in why["advice"]

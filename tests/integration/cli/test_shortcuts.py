@@ -10,7 +10,7 @@ from farrier.errors import ExitCode
 from farrier.model.kinds.spec import CREATE, KindSpec
 from farrier.model.network import segment
 from farrier.model.partition import partition
-from tests.integration.cli.conftest import Prompt
+from tests.integration.cli.conftest import Prompt, force
 from tests.support import pg, segments
 from tests.support.segments import Lan
 
@@ -123,9 +123,7 @@ async def test_ended_segments_and_partitions_have_no_addresses_and_members(farri
     await farrier("partition", "add", "tenant-a")
     await lan.pool.execute("SELECT farrier.join_partition('tenant-a', '0002c903000e0b72', 'gpu-1')")
     for table in ("network_segments", "ib_partitions"):
-        async with lan.db.connect() as conn:
-            await conn.execute("SET session_replication_role = replica")
-            await conn.execute(f"UPDATE farrier.{table} SET state = 'gone', ended_at = farrier.now()")
+        await force(lan.db, f"UPDATE farrier.{table} SET state = 'gone', ended_at = farrier.now()")
     assert (await farrier("partition", "members", "tenant-a", "--json")).json == []
     assert (await farrier("segment", "addresses", "lan", "--json")).json == []
     await farrier("partition", "add", "tenant-b")

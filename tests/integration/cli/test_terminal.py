@@ -20,8 +20,8 @@ from farrier.cli import COMMANDS, load
 from farrier.config import token_file
 from farrier.config.token_file import ApiToken
 from farrier.model.api_token import Scope
-from tests.integration.cli.conftest import Prompt
-from tests.integration.cli.test_node import OFFLINE, force
+from tests.integration.cli.conftest import Prompt, force
+from tests.integration.cli.test_node import OFFLINE
 from tests.support import pg
 
 COLUMNS = 80

@@ -38,8 +38,7 @@ from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.integration.test_web_feed import SETTLED
 from tests.support import monitors, pg
-from tests.support.site import Site, opened
-from tests.support.web import TOKEN, closed_site, open_site
+from tests.support.web import TOKEN, open_site
 
 T = TypeVar("T")
 
@@ -56,14 +55,6 @@ async def url(backend: Backend) -> AsyncIterator[str]:
 async def farrier(url: str) -> AsyncIterator[AsyncFarrier]:
     async with AsyncFarrier(url, token=TOKEN) as farrier:
         yield farrier
-
-
-@pytest.fixture
-async def site(db: pg.Database) -> AsyncIterator[Site]:
-    """A node, and the loop that answers."""
-    async with opened(db) as site:
-        await site.register("gpu-1")
-        yield site
 
 
 async def watched(farrier: AsyncFarrier, after: str, count: int) -> list[Change]:
@@ -144,8 +135,7 @@ async def test_a_monitor_states_and_ends_a_condition_that_others_read(
         await monitors.grant(conn, "am", ids=["gpu/*"])
     secret = api_token.token("1" * 64)
     tokens = (ApiToken(name="am", sha256=api_token.digest(secret), scopes=(Scope.CONDITIONS,)),)
-    site = closed_site(Access(tokens))
-    site.open(backend)
+    site = open_site(backend, Access(tokens))
     async with serving(site.app, host="127.0.0.1", port=0) as url, AsyncFarrier(url, token=secret) as monitor:
         for _ in range(2):
             await monitor.state_condition("gpu-1", "gpu/xid-79", target="GPU-5e", message="fallen off the bus")

@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from tests.integration.client.test_client import BEGINNING, site, url
+from tests.integration.client.test_client import BEGINNING, url
 from tests.integration.test_web_feed import SETTLED
 from tests.support import pg
 from tests.support.web import TOKEN
 
-__all__ = ["site", "url"]
+__all__ = ["url"]
 
 PAGE = Path(__file__).parents[3] / "docs" / "integrate" / "python-client.md"
 EXAMPLE = re.compile(r"```python\n(from farrier\.client .*?)```", re.DOTALL)
