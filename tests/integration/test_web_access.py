@@ -9,16 +9,14 @@ from typing import Any
 
 import httpx
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
 from farrier.io.connections.pool import Single
 from farrier.model import api_token
 from farrier.web.server.access import AT_ONCE, SECONDS_EACH, Access
-from farrier.web.server.site import WebApplication
 from tests.support import pg
 from tests.support.clock import HandClock
-from tests.support.web import backend_on
+from tests.support.web import backend_on, open_site
 
 BEARER = "s3kr1t"
 CI, ADMIN, WRONG = (api_token.token(digit * 64) for digit in "123")
@@ -79,10 +77,9 @@ class Web:
 async def opened(db: pg.Database, *, with_bearer: bool = True) -> AsyncIterator[Web]:
     clock = HandClock()
     access = Access(TOKENS, clock=clock)
-    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
     async with db.connect() as conn, db.pool(size=1) as connections:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
-        site.open(replace(backend_on(connections, db.dsn), token=bearer if with_bearer else None))
+        site = open_site(replace(backend_on(connections, db.dsn), token=bearer if with_bearer else None), access)
         transport = httpx.ASGITransport(app=site.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield Web(client, conn, clock, access)
