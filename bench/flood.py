@@ -32,7 +32,7 @@ _INTENTS = 250
 _WARM_UP_SECONDS = 5.0
 # How often a part is measured, in turns, because the load of a machine changes. Each second turn begins with the other
 # target, so that a load that grows or falls changes both alike.
-_TURNS = 4
+_TURNS = 8
 _KILL_EVERY_SECONDS = 2.0
 _COUNT = "SELECT count(*) FROM farrier.nodes"
 # The roles of a server exist in every migrated database.
@@ -151,8 +151,8 @@ FLOOD = Benchmark(
     what="reaction of the controller while ten thousand hostile connections attack a server of the agents, while this "
     "server is killed, and while it occupies memory without end; divided by the reaction while the same attacks a "
     "stand-in on the same core",
-    # Each intent needs a node of its own: three runs ask 19,500 times.
-    nodes=20_000,
+    # Each intent needs a node of its own: three runs ask 37,500 times.
+    nodes=40_000,
     goals=tuple(_goals()),
     open=_reactions,
     long=True,
