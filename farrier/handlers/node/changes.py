@@ -26,8 +26,8 @@ from farrier.model.machine.observation import Outage, without
 from farrier.model.node import conditions, sla, stages
 from farrier.model.node.conditions import Source
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.layers import Layer, Management
-from farrier.model.node.snapshot import NO_TIME, Node, StopRequest, Workflow
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import NO_TIME, Decommission, Node, StopRequest, Workflow
 from farrier.model.node.spec import STAGE_LAYERS
 from farrier.model.node.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
@@ -166,6 +166,12 @@ def with_fields(node: Node, **fields: Any) -> Node:
 def with_workflow(node: Node, **fields: Any) -> Node:
     """Return the node with these fields changed in its live workflow."""
     return msgspec.structs.replace(node, workflow=msgspec.structs.replace(node.live, **fields))
+
+
+def own(node: Node) -> Decommission:
+    """Return the decommission to which the running stage belongs."""
+    assert isinstance(node.workflow, Decommission), "the node's workflow is a decommission"
+    return node.workflow
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:

@@ -7,7 +7,7 @@ them only after its deployment failed (`handlers/node/onboarding/deployment.py`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -143,14 +143,14 @@ OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_ma
 """The modes of workflows that do not use MAAS."""
 
 
-def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
+def first_stage(mode: Mode, *, skip: Collection[Stage] = ()) -> Stage | None:
     """Return the first stage of a workflow of this mode; None if every stage is skipped. It does not depend on who
     cleans the machine."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)
 
 
 def next_stage(
-    mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset(), cleaned_by: str | None = None
+    mode: Mode, stage: Stage, *, skip: Collection[Stage] = (), cleaned_by: str | None = None
 ) -> Stage | None:
     """Return the stage after a finished stage, or None after the last stage. The result is never one of the two stages
     that run only after a failed deployment.

@@ -22,9 +22,9 @@ from farrier.handlers.node.changes import (
     StageResult,
     StageStep,
     Waiting,
+    own,
     with_fields,
 )
-from farrier.handlers.node.decommission.entry import own
 from farrier.model.intents.params import PowerRequest
 from farrier.model.loop.outcome import Wait
 from farrier.model.machine.bmc import BmcError, NotYet, PowerState

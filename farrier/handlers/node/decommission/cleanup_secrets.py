@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from farrier.handlers.node.changes import Done, Policy, StageResult, Waiting
-from farrier.handlers.node.decommission.entry import back_to_removing
+from farrier.handlers.node.decommission.progress import back_to_removing
 from farrier.model.node.snapshot import Node
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 

@@ -22,11 +22,11 @@ from farrier.handlers.node.changes import (
     Waiting,
     at_stage,
     attempt_began_at,
+    own,
     with_note,
 )
 from farrier.handlers.node.decommission import by_bmc, machine, power_cycle, region_check
 from farrier.handlers.node.decommission.clean_check import expected_of, reported
-from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.maas import ready_test, region
 from farrier.handlers.node.maas.ready_test import Ran, Test
 from farrier.handlers.node.maas.region import Send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node.changes import Done, Policy, StageResult, with_fields
-from farrier.handlers.node.decommission.entry import IN_SERVICE
+from farrier.handlers.node.decommission.progress import IN_SERVICE
 from farrier.handlers.node.workflow import tasks
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, TaskType

@@ -15,7 +15,7 @@ from farrier.handlers.node.changes import (
     ended_with_the_workflow,
     with_fields,
 )
-from farrier.handlers.node.decommission.entry import IN_SERVICE
+from farrier.handlers.node.decommission.progress import IN_SERVICE
 from farrier.handlers.node.workflow import tasks
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, StopRequest, TaskType

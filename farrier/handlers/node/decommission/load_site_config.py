@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, own
 from farrier.handlers.node.decommission import observed_stages
-from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.decommission.machine import left_alone
 from farrier.handlers.node.maas import region
 from farrier.model.node.failures import FailureClass

@@ -8,8 +8,7 @@ so the stage reads the machine and decides by the result.
 from __future__ import annotations
 
 from farrier.config.sites import Erase
-from farrier.handlers.node.changes import Done, Failed, Policy, Waiting
-from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.changes import Done, Failed, Policy, Waiting, own
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Unlock

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.changes import Done, Policy
-from farrier.handlers.node.decommission.entry import own
+from farrier.handlers.node.changes import Done, Policy, own
 from farrier.handlers.node.maas import region
 from farrier.model.maas.reading import MaasStatus as M
 from farrier.model.machine.expected import goals_left, shows_goal

@@ -12,7 +12,7 @@ from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, Wa
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission import observed_stages
 from farrier.handlers.node.decommission.machine import in_use, left_alone, unlock
-from farrier.handlers.node.decommission.skipped_tasks import pointless
+from farrier.handlers.node.decommission.progress import pointless
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import PowerOff

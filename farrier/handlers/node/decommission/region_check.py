@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node.changes import Done, Failed, StageStep, at_stage
-from farrier.handlers.node.decommission.entry import own
-from farrier.handlers.node.decommission.skipped_tasks import pointless
+from farrier.handlers.node.changes import Done, Failed, StageStep, at_stage, own
+from farrier.handlers.node.decommission.progress import pointless
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Node, StopRequest

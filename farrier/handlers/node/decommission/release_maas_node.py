@@ -12,10 +12,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase
-from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, Waiting, is_late, with_note
+from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, Waiting, is_late, own, with_note
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission import observed_stages
-from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.decommission.machine import S, in_use, left_alone, unlock
 from farrier.handlers.node.maas import lost_power, region
 from farrier.handlers.node.maas.region import Send

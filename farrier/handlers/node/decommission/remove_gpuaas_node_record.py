@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Done, Policy, StageResult, StageStep, with_fields
 from farrier.handlers.node.decommission import by_bmc
-from farrier.handlers.node.decommission.skipped_tasks import pointless
+from farrier.handlers.node.decommission.progress import pointless
 from farrier.handlers.node.workflow import tasks
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, TaskType

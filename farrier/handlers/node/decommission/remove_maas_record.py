@@ -10,11 +10,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, with_fields
+from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, own, with_fields
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission import observed_stages
-from farrier.handlers.node.decommission.entry import back_to_removing, own
 from farrier.handlers.node.decommission.machine import in_use, unlock
+from farrier.handlers.node.decommission.progress import back_to_removing
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Delete

@@ -9,10 +9,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.changes import Done, Failed, Policy, StageResult
+from farrier.handlers.node.changes import Done, Failed, Policy, StageResult, own
 from farrier.handlers.node.decommission import region_check
 from farrier.handlers.node.decommission.clean_check import expected_of
-from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.node.evidence import DeviceKind, judge
 from farrier.model.node.snapshot import Node, TaskType

@@ -12,15 +12,13 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.changes import Done, NodeServices, Policy, with_note, with_workflow
+from farrier.handlers.node.changes import Done, NodeServices, Policy, own, with_note, with_workflow
 from farrier.handlers.node.decommission import observed_stages
-from farrier.handlers.node.decommission.entry import own
 from farrier.handlers.node.intents.reply import Accept, FinalReply, ReadFirst, Reject, Reply, Request
 from farrier.handlers.node.maas import region
-from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import held, unready, wait_for_agent_enrollment
 from farrier.handlers.node.workflow import onboarding_adopt
-from farrier.handlers.node.workflow.stages import continued
+from farrier.handlers.node.workflow.stages import continued, onboarded
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import MaasError, SeenMachine
@@ -66,7 +64,7 @@ def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     standing = held(node)
     if standing is not None:
         return _no(f"the node is held: {standing}; release it first")
-    return Accept(reason="the observed state is the target state", to=complete(node, ending=W.RECONCILED))
+    return Accept(reason="the observed state is the target state", to=onboarded(node, ending=W.RECONCILED))
 
 
 _Decide: TypeAlias = Callable[[Node, MaasObservation, datetime, Policy], FinalReply]
@@ -125,7 +123,7 @@ def _of_deployment(node: Node, seen: MaasObservation, now: datetime, policy: Pol
         return _no(f"machine {seen.system_id} is {seen.state}, but farrier's user does not own it")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
-        return Accept(reason="the observed state is the target state", to=complete(to, ending=W.RECONCILED))
+        return Accept(reason="the observed state is the target state", to=onboarded(to, ending=W.RECONCILED))
     reason = f"MAAS reports {seen.state}; the workflow continues at stage {stage}"
     return Accept(reason=reason, to=None if to == node else to)
 

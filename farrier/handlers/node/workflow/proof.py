@@ -12,7 +12,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.changes import Done, Failed, Policy, with_fields, with_note
+from farrier.handlers.node.changes import Done, Failed, Policy, own, with_fields, with_note
 from farrier.handlers.node.workflow import cleaning_conditions
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.node import evidence
@@ -28,8 +28,7 @@ from farrier.model.node.evidence import (
     Verdict,
 )
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.layers import CleaningBy, DecommissionMode, OnboardingMode
-from farrier.model.node.snapshot import Decommission, Node, Task, TaskType
+from farrier.model.node.snapshot import Node, Task, TaskType
 from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS, DecommissionStage
 
 _D = DecommissionStage
@@ -63,7 +62,7 @@ def of_task(node: Node, task: Task) -> Verdict | None:
     """Return what the evidence of a task proves; None if the task has nothing to prove."""
     if task.type not in STAGE_OF:
         return None
-    wanted = kinds(_own(node).mode, STAGE_OF[task.type])
+    wanted = kinds(own(node).mode, STAGE_OF[task.type])
     if not wanted and task.evidence is None:
         return None
     return evidence.judge(task.evidence, node.expected, wanted)
@@ -90,7 +89,7 @@ def why_refused(node: Node, policy: Policy, verdict: Verdict | None) -> str | No
 
 def settled(node: Node, policy: Policy, done: Done, verdict: Verdict | None) -> Done | Failed:
     """Return the result of a cleaning stage that is done, after its evidence was judged."""
-    stage = _own(node).stage
+    stage = own(node).stage
     if verdict is None or stage is None:
         return done
     if (why := why_refused(node, policy, verdict)) is not None:
@@ -102,13 +101,13 @@ def settled(node: Node, policy: Policy, done: Done, verdict: Verdict | None) -> 
     else:
         judged, said = Judged(stage, why=verdict.why), f"unproven: {verdict.why}"
         to = cleaning_conditions.unproven(to, stage, verdict.why)
-    kept = tuple(each for each in _own(to).memo.judged if each.stage != stage)
+    kept = tuple(each for each in own(to).memo.judged if each.stage != stage)
     return replace(done, to=with_note(to, judged=(*kept, judged)), reason=f"{done.reason}; {said}")
 
 
 def with_proof(node: Node) -> Node:
     """Return the node after its last cleaning stage, with the proof of the cleaning if each of its stages is proven."""
-    workflow = _own(node)
+    workflow = own(node)
     skipped = {each.stage for each in workflow.skipped}
     proved = {each.stage: each.by for each in workflow.memo.judged}
     needed = [stage for stage in STAGE_OF.values() if stage in PATHS[workflow.mode] and kinds(workflow.mode, stage)]
@@ -168,9 +167,3 @@ def not_to_return(node: Node, policy: Policy) -> str | None:
         f"the node must be cleaned first: {short} since the node was in service, and cleaning.require of site "
         f"{node.site} is {require}{f'; {instead}' if instead else ''}"
     )
-
-
-def _own(node: Node) -> Decommission:
-    workflow = node.live
-    assert isinstance(workflow, Decommission), "only a decommission cleans"
-    return workflow

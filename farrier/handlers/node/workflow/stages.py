@@ -1,7 +1,6 @@
 """The stages of both workflows, and the functions that begin, advance and end a workflow.
 
-The rules and responses that run a workflow use this module. The module makes no decisions. No stage imports another
-stage.
+The rules and responses that run a workflow use this module. No stage imports another stage.
 """
 
 from __future__ import annotations
@@ -13,10 +12,19 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.changes import Done, Policy, Stage, StageResult, Waiting, with_workflow
+from farrier.handlers.node.changes import (
+    Done,
+    Policy,
+    Stage,
+    StageResult,
+    Waiting,
+    ended_with_the_workflow,
+    own,
+    with_fields,
+    with_workflow,
+)
 from farrier.handlers.node.decommission.cleanup_secrets import cleanup_secrets
 from farrier.handlers.node.decommission.cleanup_storage import cleanup_storage
-from farrier.handlers.node.decommission.completion import complete as decommissioned
 from farrier.handlers.node.decommission.disable_node import disable_node
 from farrier.handlers.node.decommission.drain_node import drain_node
 from farrier.handlers.node.decommission.load_site_config import load_site_config as load_site_to_give_back
@@ -31,7 +39,6 @@ from farrier.handlers.node.maas.region import elsewhere
 from farrier.handlers.node.onboarding.apply_roce_phase2 import apply_roce_phase2
 from farrier.handlers.node.onboarding.classify_deploy_failure import classify_deploy_failure
 from farrier.handlers.node.onboarding.commission_node import commission_node
-from farrier.handlers.node.onboarding.completion import complete as onboarded
 from farrier.handlers.node.onboarding.configure_storage import configure_storage
 from farrier.handlers.node.onboarding.create_or_find_in_maas import create_or_find_in_maas
 from farrier.handlers.node.onboarding.deploy_via_maas import deploy_via_maas
@@ -45,13 +52,16 @@ from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_
 from farrier.handlers.node.onboarding.wait_for_deployed import wait_for_deployed
 from farrier.handlers.node.onboarding.wait_for_hardware_sync_healthy import wait_for_hardware_sync_healthy
 from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
+from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt, proof
 from farrier.handlers.node.workflow.tasks import work
-from farrier.model.node.layers import WorkflowStatus as W
-from farrier.model.node.snapshot import Decommission, Memo, Node, Onboarding, Skipped, TaskType, Workflow
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.snapshot import Bmc, Decommission, Memo, Node, Onboarding, Skipped, TaskType, Workflow
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.stages import Stage as StageName
 from farrier.model.node.stages import first_stage, next_stage
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 
 _ONBOARDING: Mapping[O, Stage] = {
     O.LOAD_SITE_CONFIG: load_site_config,
@@ -128,7 +138,7 @@ def started(node: Node) -> Node:
     """Return the node with its workflow at the first stage."""
     workflow = node.live
     assert workflow.mode is not None, "a workflow begins only after its mode is set"
-    return with_workflow(_at_first_attempt(node), stage=first_stage(workflow.mode, skip=left_out(workflow)))
+    return with_workflow(_at_first_attempt(node), stage=first_stage(workflow.mode, skip=workflow.options.leave_out))
 
 
 def continued(node: Node) -> Node:
@@ -153,11 +163,6 @@ def counted_anew(workflow: Workflow) -> Memo:
     return replace(workflow.memo, datasource_retries=0, failed_deploys=0, commissions=0, interruptions=0)
 
 
-def left_out(workflow: Workflow) -> frozenset[StageName]:
-    """Return the stages that the options of the workflow skip."""
-    return frozenset(workflow.options.leave_out)
-
-
 def advanced(node: Node, done: Done, policy: Policy) -> Node:
     """Return the node after its stage is done: at the next stage, or with its workflow ended."""
     base = node if done.to is None else done.to
@@ -169,7 +174,7 @@ def advanced(node: Node, done: Done, policy: Policy) -> Node:
         skipped = (*skipped, Skipped(stage, done.skipped))
     options = workflow.options
     following = (
-        next_stage(workflow.mode, stage, skip=left_out(workflow), cleaned_by=options.cleaned_by)
+        next_stage(workflow.mode, stage, skip=options.leave_out, cleaned_by=options.cleaned_by)
         if stage is not None
         else None
     )
@@ -182,5 +187,44 @@ def advanced(node: Node, done: Done, policy: Policy) -> Node:
         memo=replace(workflow.memo, interruptions=0),
     )
     if following is None:
-        return onboarded(base) if isinstance(workflow, Onboarding) else decommissioned(base, policy)
+        return onboarded(base) if isinstance(workflow, Onboarding) else _decommissioned(base, policy)
     return with_workflow(base, stage=following)
+
+
+def onboarded(node: Node, *, ending: W | None = None) -> Node:
+    """Return the node after its onboarding. The node becomes active; after a reimage, it becomes offline, and its
+    health decides the next status. An adoption installs nothing and finds the target state, so it ends as
+    reconciled."""
+    ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
+    done = with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None)
+    ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True)
+    if node.live.mode is OnboardingMode.DEPLOY:
+        ended = cleaning_conditions.installed(ended)
+    ended = ended_with_the_workflow(ended)
+    if node.status is N.RETIRED:
+        return with_fields(ended, status=N.OFFLINE)
+    return with_fields(ended, status=N.ACTIVE, ever_active=True)
+
+
+def _not_kept_off(node: Node) -> Bmc:
+    """Return the BMC without the target power `off`, because farrier would otherwise switch off a node in service."""
+    if node.bmc.desired_power is not PowerState.OFF:
+        return node.bmc
+    return replace(node.bmc, desired_power=None, enforced_at=None, enforce_error=None)
+
+
+def _decommissioned(node: Node, policy: Policy) -> Node:
+    """Return the node after its decommission. A full decommission ends in `deleted`. A reimage leaves the node retired
+    until a new installation begins, or permanently with option `retire`. After any other mode, the node is offline if
+    it may return to service; otherwise, it stays retired."""
+    workflow = own(node)
+    ending = W.RECONCILED if workflow.memo.adopted else W.COMPLETED
+    ended = with_workflow(node, status=ending, next_attempt_at=None)
+    if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
+        return with_fields(ended, status=N.DELETED, conditions=())
+    if workflow.mode is DecommissionMode.REIMAGE:
+        return with_fields(ended, redeploying=not workflow.options.retire)
+    is_clean = not cleaning_conditions.is_marked(node) and proof.not_to_return(node, policy) is None
+    fit = node.ever_onboarded and is_clean and not node.is_bare
+    returns = fit and not workflow.options.retire
+    return with_fields(ended, status=N.OFFLINE) if returns else ended

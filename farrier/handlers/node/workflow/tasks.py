@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from farrier.handlers.node.changes import Done, Failed, Policy, StageResult, Waiting, attended, reachable
-from farrier.handlers.node.decommission.skipped_tasks import pointless
+from farrier.handlers.node.decommission.progress import pointless
 from farrier.handlers.node.workflow import cleaning_conditions, proof
 from farrier.model.node.evidence import Require
 from farrier.model.node.failures import FailureClass

@@ -1,4 +1,4 @@
-"""Returns the decommission of a node, and takes the node back into `removing`.
+"""How far a node is in its decommission: in service, in `removing`, or without its agent.
 
 After a failure or an operator's stop in one of the last stages, the node is `retired` again. Only a node in `removing`
 can become `deleted`, so a continued removal enters `removing` again.
@@ -6,18 +6,12 @@ can become `deleted`, so a continued removal enters `removing` again.
 
 from __future__ import annotations
 
-from farrier.handlers.node.changes import StageStep, with_fields
-from farrier.model.node.layers import DecommissionMode
-from farrier.model.node.layers import NodeStatus as N
-from farrier.model.node.snapshot import Decommission, Node
+from farrier.handlers.node.changes import StageStep, own, with_fields
+from farrier.model.node.snapshot import Node
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode
 
 IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
-
-
-def own(node: Node) -> Decommission:
-    """Return the decommission to which the running stage belongs."""
-    assert isinstance(node.workflow, Decommission), "the node's workflow is a decommission"
-    return node.workflow
 
 
 def back_to_removing(node: Node) -> StageStep | None:
@@ -26,3 +20,12 @@ def back_to_removing(node: Node) -> StageStep | None:
     if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
         return None
     return StageStep(to=with_fields(node, status=N.REMOVING), reason="the removal of the node continues")
+
+
+def pointless(node: Node) -> str | None:
+    """Return why the node's agent gets no task: the workflow needs no task, or the machine was released together with
+    its agent."""
+    workflow = node.live
+    if workflow.options.untouched is not None:
+        return workflow.options.untouched
+    return "machine_released" if workflow.memo.released or node.is_bare else None
