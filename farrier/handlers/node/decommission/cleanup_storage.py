@@ -26,7 +26,6 @@ from farrier.handlers.node.changes import (
     with_note,
 )
 from farrier.handlers.node.decommission import by_bmc, machine, power_cycle, region_check
-from farrier.handlers.node.decommission.clean_check import expected_of, reported
 from farrier.handlers.node.maas import ready_test, region
 from farrier.handlers.node.maas.ready_test import Ran, Test
 from farrier.handlers.node.maas.region import Send
@@ -72,7 +71,7 @@ def _judged(node: Node, policy: Policy) -> Done | Failed | None:
     evidence = _evidence(node, of_attempt=True)
     if evidence is None:
         return None
-    verdict = judge(evidence, expected_of(evidence), (DeviceKind.DISK,))
+    verdict = judge(evidence, region_check.expected_of(evidence), (DeviceKind.DISK,))
     if isinstance(verdict, Contradicted):
         return region_check.unclean(verdict.why)
     done = Done(reason=f"the check read samples of {len(evidence.devices)} disks")
@@ -128,7 +127,7 @@ def _test(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _recorded(node: Node, now: datetime, erase: Erase, ran: Ran) -> Settled:
-    evidence = reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
+    evidence = region_check.reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
     if isinstance(evidence, str):
         return region_check.unclean(f"test {ran.run.script}: {evidence}")
     return StageStep(

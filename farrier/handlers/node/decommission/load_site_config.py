@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, own
-from farrier.handlers.node.decommission import observed_stages
-from farrier.handlers.node.decommission.machine import left_alone
+from farrier.handlers.node.decommission.machine import goal_shown, left_alone, stages_left
 from farrier.handlers.node.maas import region
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node
@@ -21,7 +20,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"site {node.site}: {us.username[:64]!r}, the user of the API key, is not an administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
-    done = observed_stages.goal_shown(node, now, policy, *observed_stages.left(own(node))) or left_alone(node)
+    done = goal_shown(node, now, policy, *stages_left(own(node))) or left_alone(node)
     if done is not None:  # no stage needs MAAS
         return done
     if policy.maas_of(node) is None:

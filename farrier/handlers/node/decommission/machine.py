@@ -1,21 +1,30 @@
-"""Shared code of the stages that release a node's machine in MAAS.
+"""Shared code of the stages that release a node's machine in MAAS, and the goals that MAAS shows for these stages.
 
 Each attempt requests a change only one time. The commit after the request records it (`region.asking`). Until
 a later observation of the machine, the stage requests nothing else. A request whose response was lost is not recorded,
 so the stage reads the machine and decides by the result.
+
+After intent `adopt_observed_state`, a stage whose goal MAAS shows has nothing to do; drain, cleaning, validation and
+secrets always run. A reading proves nothing if it is stale or another user owns the machine. In this case, the stage
+itself reads the machine.
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from farrier.config.sites import Erase
 from farrier.handlers.node.changes import Done, Failed, Policy, Waiting, own
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Unlock
-from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
+from farrier.model.maas.reading import BEING_RELEASED, MaasStatus, Machine, StatusNumber
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.machine.observed_goals import goals_left, shows_goal
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.layers import CleaningBy
-from farrier.model.node.snapshot import Node
+from farrier.model.node.snapshot import Decommission, Node
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.workflow import CleaningBy
 
 S = StatusNumber
 
@@ -79,3 +88,27 @@ def in_use(machine: Machine, instead: str) -> Failed:
         failure=FailureClass.STATE_DISAGREEMENT,
         detail=f"machine {machine.system_id} is {shown!r} in MAAS; {instead}",
     )
+
+
+def stages_left(workflow: Decommission) -> tuple[D, ...]:
+    """Return the stages in MAAS that the workflow still has to complete, including the current stage."""
+    options = workflow.options
+    return goals_left(workflow.mode, workflow.stage, options.leave_out, options.cleaned_by)
+
+
+def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | None:
+    """Return a finished stage if these stages have nothing to do; None if they must run. The stages have nothing to do
+    if an operator adopted the observed state, and MAAS still shows the goal of each stage."""
+    seen = node.maas
+    if not own(node).memo.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
+        return None
+    if region.is_foreign(seen) or not all(shows_goal(seen.state, seen.power_state, stage) for stage in stages):
+        return None
+    why = f"MAAS reports {seen.state}, and an operator adopted this state"
+    return Done(reason=why, skipped=why)
+
+
+def is_given_back(seen: MaasObservation | None) -> bool:
+    """Return whether MAAS has removed the node's system and its agent. If the machine is new and running, this is
+    unproven, because MAAS may never have installed the machine."""
+    return seen is not None and (seen.state is MaasStatus.READY or (seen.state is MaasStatus.NEW and seen.power_state != "on"))

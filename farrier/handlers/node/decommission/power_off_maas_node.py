@@ -10,7 +10,6 @@ from functools import partial
 
 from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission import observed_stages
 from farrier.handlers.node.decommission.machine import in_use, left_alone, unlock
 from farrier.handlers.node.decommission.progress import pointless
 from farrier.handlers.node.maas import region
@@ -34,7 +33,7 @@ def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResul
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (
         left_alone(node)
-        or observed_stages.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
+        or machines.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
         or machines.unseen(node, _POWER_OFF)
         or _still_on(node)
         or region.with_machine(node, policy, partial(_decide, node, now), name="power_off_maas_node", absent=gone)

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from farrier.config.sites import Erase
 from farrier.handlers.node.changes import Done, Failed, Policy, Settled, StageResult, Waiting, is_late, own, with_note
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission import observed_stages
 from farrier.handlers.node.decommission.machine import S, in_use, left_alone, unlock
 from farrier.handlers.node.maas import lost_power, region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Abort, MarkBroken, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine
+from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.layers import DecommissionMode
 from farrier.model.node.snapshot import NO_TIME, Node
@@ -48,8 +48,7 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     return (
         left_alone(node)
         or _adopted(node, now, policy)
-        or _never_erased(node, now, policy)
-        or _hanging(node, now, policy)
+        or _not_erasing(node, now, policy)
         or machines.unseen(node, _RELEASE, _ABORT)
         or _still_at_work(node)
         or region.with_machine(
@@ -59,48 +58,38 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    done = observed_stages.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
-    return _given_back(node, done) if done is not None and observed_stages.is_given_back(node.maas) else done
+    done = machines.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
+    return _given_back(node, done) if done is not None and machines.is_given_back(node.maas) else done
 
 
-def _never_erased(node: Node, now: datetime, policy: Policy) -> StageResult | None:
-    """Abort an erasure of disks for which MAAS never restarted the machine; None if there is no such erasure. After the
-    abort, the stage releases the machine again."""
+def _not_erasing(node: Node, now: datetime, policy: Policy) -> StageResult | None:
+    """Abort an erasure of disks that never began, because MAAS never restarted the machine, or that does not end; None
+    if there is no such erasure. After the abort, the stage releases the machine again."""
     seen = region.latest(node)
     if seen is None or seen.status != S.DISK_ERASING:
         return None
     runs = lost_power.runs_its_system(node, seen)
-    if not runs and not lost_power.is_lost(node, now, policy, seen):
+    never_began = runs or lost_power.is_lost(node, now, policy, seen)
+    if not never_began and not _hangs(node, now, policy, seen):
         return None
 
     async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:
-        if machine.status != S.DISK_ERASING or not (runs or lost_power.shows_off(machine)):
+        if machine.status != S.DISK_ERASING or (never_began and not runs and not lost_power.shows_off(machine)):
             return Waiting(reason="waits until farrier has read the machine in MAAS")
         abort = Abort(comment=region.comment(node, _ABORT))
-        return region.asking(node, now, abort, "abort an erasure that never began", record=_ABORT)
+        what = f"abort an erasure that {'never began' if never_began else 'does not end'}"
+        return region.asking(node, now, abort, what, record=_ABORT)
 
     return region.with_machine(node, policy, decide, name="release_maas_node")
 
 
-def _hanging(node: Node, now: datetime, policy: Policy) -> StageResult | None:
-    """Abort an erasure that an earlier attempt requested, and that has lasted longer than the stage's deadline, because
-    MAAS sets no time limit for it; None if there is no such erasure. The age of the erasure counts, because
-    `retry_stage` begins the attempts again."""
-    seen, memo = region.latest(node), node.live.memo
-    if seen is None or seen.status != S.DISK_ERASING or seen.ours is not True:
-        return None
-    if region.was_asked(node, _ABORT) or region.was_asked(node, _RELEASE):
-        return None
-    if not is_late(node, now, policy, since=max(seen.since, memo.asked_at or NO_TIME, memo.unpaused_at or NO_TIME)):
-        return None
-
-    async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:
-        if machine.status != S.DISK_ERASING:
-            return Waiting(reason="waits until farrier has read the machine in MAAS")
-        abort = Abort(comment=region.comment(node, _ABORT))
-        return region.asking(node, now, abort, "abort an erasure that does not end", record=_ABORT)
-
-    return region.with_machine(node, policy, decide, name="release_maas_node")
+def _hangs(node: Node, now: datetime, policy: Policy, seen: MaasObservation) -> bool:
+    """Return whether an erasure that an earlier attempt requested has lasted longer than the stage's deadline, because
+    MAAS sets no time limit for it. The age of the erasure counts, because `retry_stage` begins the attempts again."""
+    if seen.ours is not True or region.was_asked(node, _ABORT) or region.was_asked(node, _RELEASE):
+        return False
+    memo = node.live.memo
+    return is_late(node, now, policy, since=max(seen.since, memo.asked_at or NO_TIME, memo.unpaused_at or NO_TIME))
 
 
 def _still_at_work(node: Node) -> Waiting | None:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Done, Policy, Settled, StageResult, own, with_fields
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission import observed_stages
 from farrier.handlers.node.decommission.machine import in_use, unlock
 from farrier.handlers.node.decommission.progress import back_to_removing
 from farrier.handlers.node.maas import region
@@ -39,7 +38,7 @@ def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult
 
 
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    done = observed_stages.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
+    done = machines.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
     return None if done is None else replace(done, to=_removed(node).to)
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Done, Failed, Policy, StageResult, own
 from farrier.handlers.node.decommission import region_check
-from farrier.handlers.node.decommission.clean_check import expected_of
 from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.node.evidence import DeviceKind, judge
 from farrier.model.node.snapshot import Node, TaskType
@@ -37,4 +36,4 @@ def _cleared(node: Node, policy: Policy) -> Done | Failed:
     done = Done(reason="the BMC showed a power cycle of the machine", to=cleaning_conditions.scrubbed(node))
     if evidence.power_cycle is None:
         done = Done(reason="the BMC did not show a power cycle, so nothing shows that the memory was cleared")
-    return proof.settled(node, policy, done, judge(evidence, expected_of(evidence), _MEMORY))
+    return proof.settled(node, policy, done, judge(evidence, region_check.expected_of(evidence), _MEMORY))

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Done, Failed, Policy, StageResult, own
 from farrier.handlers.node.decommission import region_check
-from farrier.handlers.node.decommission.clean_check import expected_of
 from farrier.handlers.node.workflow import cleaning_conditions, proof, tasks
 from farrier.model.node.evidence import Contradicted, DeviceKind, judge
 from farrier.model.node.snapshot import Node, TaskType
@@ -29,7 +28,7 @@ def _judged(node: Node, policy: Policy) -> Done | Failed:
     evidence = own(node).memo.evidence
     if evidence is None:
         return region_check.unchecked(node)
-    verdict = judge(evidence, expected_of(evidence), tuple(DeviceKind))
+    verdict = judge(evidence, region_check.expected_of(evidence), tuple(DeviceKind))
     if isinstance(verdict, Contradicted):
         return region_check.unclean(verdict.why)
     done = Done(

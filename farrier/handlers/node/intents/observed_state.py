@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Done, NodeServices, Policy, own, with_note, with_workflow
-from farrier.handlers.node.decommission import observed_stages
+from farrier.handlers.node.decommission.machine import stages_left
 from farrier.handlers.node.intents.reply import Accept, FinalReply, ReadFirst, Reject, Reply, Request
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import held, unready, wait_for_agent_enrollment
@@ -146,7 +146,7 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     """Continue the decommission. If MAAS already shows the goal of a stage, the stage has nothing to do; all other
     stages still run."""
     workflow = own(node)
-    if not observed_stages.left(workflow):
+    if not stages_left(workflow):
         return _no(f"the remaining stages of this {workflow.mode} do not depend on the state in MAAS")
     if workflow.memo.adopted and workflow.status is W.RUNNING:
         return Accept(reason="the state in MAAS is already adopted")
@@ -155,7 +155,7 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
 
 def _of_release(node: Node, seen: MaasObservation, now: datetime, policy: Policy) -> FinalReply:
     workflow = own(node)
-    stages = observed_stages.left(workflow)
+    stages = stages_left(workflow)
     if not any(shows_goal(seen.state, seen.power_state, stage) for stage in stages):
         return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {GOALS[stages[0]]}")
     return Accept(
