@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing_extensions import override
 
 from farrier.handlers.node.changes import with_fields, with_note, with_workflow
-from farrier.handlers.node.maas import bootstrap
+from farrier.handlers.node.maas import cloud_init
 from farrier.model.maas.reading import Machine
 from farrier.model.node.layers import WorkflowStatus
 from farrier.model.node.snapshot import Memo, Workflow
@@ -36,8 +36,8 @@ async def on_ready(at: Stand, stage: OnboardingStage) -> None:
 
 async def issue(at: Stand) -> None:
     """Issue the token of the next deployment."""
-    token = await bootstrap.token(at.services, at.site, at.node, memo(at).deploys + 1)
-    at.node = with_note(at.node, token=bootstrap.digest(token), token_at=at.now)
+    token = await cloud_init.token(at.services, at.site, at.node, memo(at).deploys + 1)
+    at.node = with_note(at.node, token=cloud_init.digest(token), token_at=at.now)
 
 
 def record(at: Stand) -> Record:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node.maas import bootstrap
+from farrier.handlers.node.maas import cloud_init
 from farrier.io.kinds.node import NodeRows
 from farrier.model.loop.runs import Due, Finished
 from farrier.model.node.snapshot import Node
@@ -38,7 +38,7 @@ async def written(site: Site, machine: Machine, *writes: Write) -> None:
 
 
 async def issued(site: Site, machine: Machine, token: str, ttl: timedelta = TTL) -> None:
-    await written(site, machine, IssueBootstrap(bootstrap.digest(named(token)), ttl))
+    await written(site, machine, IssueBootstrap(cloud_init.digest(named(token)), ttl))
 
 
 async def refusal(site: Site, token: str) -> str:
@@ -50,7 +50,7 @@ async def refusal(site: Site, token: str) -> str:
 
 async def test_python_and_the_database_compute_the_same_digest_of_a_token(site: Site) -> None:
     made = await site.conn.fetchval("SELECT encode(farrier.digest($1), 'hex')", "tökén")
-    assert made == bootstrap.digest("tökén")
+    assert made == cloud_init.digest("tökén")
 
 
 async def test_an_issued_token_enrols_once(site: Site) -> None:

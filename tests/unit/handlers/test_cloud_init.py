@@ -11,7 +11,7 @@ import pytest
 from farrier.config import templates
 from farrier.config.sites import CloudInitSite, Site
 from farrier.errors import ConfigError
-from farrier.handlers.node.maas import bootstrap, cloud_init
+from farrier.handlers.node.maas import cloud_init
 from farrier.model.network.uses import NodeNetworks, SegmentUse
 from farrier.model.node.snapshot import Bmc, Node
 from tests.support.nodes import node
@@ -162,4 +162,4 @@ def test_a_label_is_not_rendered_as_a_template() -> None:
 
 
 def test_a_digest_is_the_sha256_of_the_token_in_hexadecimal() -> None:
-    assert bootstrap.digest("token") == "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0"
+    assert cloud_init.digest("token") == "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0"

@@ -61,32 +61,26 @@ def with_machine(
     fails if another user owns the machine, or if the machine no longer exists; in the latter case, `absent` replaces
     the failure."""
 
-    waits = unusable(node, policy)
-    if waits is not None:
-        return waits
-    site = site_of(node, policy)
-
-    async def act(services: NodeServices) -> Settled:
+    async def ask(client: MaasClient) -> Settled:
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
-            async with services.maas.slot(site.name, node.id) as client:
-                machine = await client.machine(node.maas_id)
-                if machine.owner and not await client.holds(machine):
-                    return _of_another(node, machine)
-                if (unknown := undefined(machine)) is not None:
-                    return unknown
-                decided = await decide(machine, client)
-                if not isinstance(decided, Send):
-                    return decided
-                await client.do(machine, decided.change)
+            machine = await client.machine(node.maas_id)
+            if machine.owner and not await client.holds(machine):
+                return _of_another(node, machine)
+            if (unknown := undefined(machine)) is not None:
+                return unknown
+            decided = await decide(machine, client)
+            if not isinstance(decided, Send):
+                return decided
+            await client.do(machine, decided.change)
         except MaasError as error:
-            if error.failure is F.ABSENT:
-                return gone(node) if absent is None else absent
-            return of_error(error)
+            if error.failure is not F.ABSENT:
+                raise
+            return gone(node) if absent is None else absent
         again = Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
         return decided.then or again
 
-    return ServiceCall(name=name, act=act, reads_only=reads_only)
+    return with_region(node, policy, ask, name=name, reads_only=reads_only)
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:

@@ -24,7 +24,7 @@ from farrier.handlers.node.changes import (
     at_stage,
     with_note,
 )
-from farrier.handlers.node.maas import bootstrap, cloud_init, region
+from farrier.handlers.node.maas import cloud_init, region
 from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import Deploy
@@ -86,10 +86,10 @@ async def _deployment(services: NodeServices, node: Node, now: datetime, site: S
     token = ""
     if _needs_token(site, node):
         try:
-            token = await bootstrap.token(services, site, node, number)
+            token = await cloud_init.token(services, site, node, number)
         except CredentialError as error:
-            return bootstrap.underivable(error)
-        if bootstrap.digest(token) != known.token:
+            return cloud_init.underivable(error)
+        if cloud_init.digest(token) != known.token:
             return _rendered(node, "the bootstrap token of this deployment is not issued yet")
         if known.token_at is not None and now - known.token_at > site.deploy.bootstrap_ttl / 2:
             # Issuing the token again restarts its time.

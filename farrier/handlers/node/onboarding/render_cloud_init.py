@@ -21,7 +21,7 @@ from farrier.handlers.node.changes import (
     Waiting,
     with_note,
 )
-from farrier.handlers.node.maas import bootstrap, cloud_init, region
+from farrier.handlers.node.maas import cloud_init, region
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Node
@@ -69,10 +69,10 @@ def _without_token(node: Node, site: Site) -> Settled:
 
 async def _with_token(services: NodeServices, node: Node, site: Site, now: datetime) -> Settled:
     try:
-        token = await bootstrap.token(services, site, node, node.live.memo.deploys + 1)
+        token = await cloud_init.token(services, site, node, node.live.memo.deploys + 1)
         cloud_init.render(site, node, token=token)
     except CredentialError as error:
-        return bootstrap.underivable(error)
+        return cloud_init.underivable(error)
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
@@ -82,7 +82,7 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
             "another way"
         )
         return Done(reason=reason, to=with_note(node, token=None))
-    digest = bootstrap.digest(token)
+    digest = cloud_init.digest(token)
     return Done(
         reason="the user data can be rendered, and its token is issued",
         to=with_note(node, token=digest, token_at=now),

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.handlers.node.changes import with_fields
-from farrier.handlers.node.maas import bootstrap
+from farrier.handlers.node.maas import cloud_init
 from farrier.model.intents.actions import Action
 from farrier.model.node.failures import MAX_ATTEMPTS
 from farrier.model.node.layers import NodeStatus
@@ -45,7 +45,7 @@ async def test_a_datasource_that_fails_once_is_retried_with_a_new_token(at: Stan
     await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
     assert journey.stages[2:6] == DETOUR
     assert journey.failures == [] and changes(at) == ["deploy", "release", "deploy"]
-    assert memo(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+    assert memo(at).token == cloud_init.digest(await cloud_init.token(at.services, at.site, at.node, 2))
 
 
 async def test_a_datasource_that_fails_repeatedly_needs_an_operator(at: Stand) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from farrier.config.sites import CloudInitSite, DeploySite
 from farrier.handlers.node.changes import Done, Failed, StageStep, Waiting, with_fields, with_note
-from farrier.handlers.node.maas import bootstrap
+from farrier.handlers.node.maas import cloud_init
 from farrier.handlers.node.onboarding import deployment
 from farrier.model.maas.changes import Deploy, Release
 from farrier.model.node.failures import FailureClass
@@ -66,11 +66,11 @@ async def test_the_user_data_has_the_token_that_was_issued(at: Stand) -> None:
     await at.settle()
     sent_data = base64.b64decode(record(at).user_data or "").decode()
     token = sent_data.rsplit("token: ", 1)[1].strip()
-    assert sent_data.startswith("#cloud-config") and bootstrap.digest(token) == memo(at).token
+    assert sent_data.startswith("#cloud-config") and cloud_init.digest(token) == memo(at).token
 
 
 async def test_no_outcome_contains_the_token(at: Stand) -> None:
-    token = await bootstrap.token(at.services, at.site, at.node, 1)
+    token = await cloud_init.token(at.services, at.site, at.node, 1)
     assert token not in repr(await at.settle())
 
 
@@ -91,7 +91,7 @@ async def test_a_machine_that_farriers_user_already_holds_is_deployed(at: Stand)
 
 async def test_a_token_that_was_not_issued_returns_the_workflow_to_the_stage_that_issues_it(at: Stand) -> None:
     at.services = replace(at.services, credentials=Secrets())
-    at.node = with_note(at.node, token=bootstrap.digest("of a key that was rotated"))
+    at.node = with_note(at.node, token=cloud_init.digest("of a key that was rotated"))
     settled = await at.once()
     assert isinstance(settled, StageStep) and workflow(at).stage is RENDER
     assert sent(at, "deploy") == 0

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite
 from farrier.handlers.node.changes import Done, Failed, Waiting, with_fields, with_note
-from farrier.handlers.node.maas import bootstrap
+from farrier.handlers.node.maas import cloud_init
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.failures import FailureClass
@@ -48,10 +48,10 @@ def memo(at: Stand) -> Memo:
 async def test_the_token_of_the_next_deployment_is_issued_and_recorded(at: Stand) -> None:
     at.node = with_note(at.node, deploys=0)
     settled = await at.once()
-    token = await bootstrap.token(at.services, at.site, at.node, 1)
+    token = await cloud_init.token(at.services, at.site, at.node, 1)
     assert isinstance(settled, Done) and settled.skipped is None
-    assert at.writes == [IssueBootstrap(bootstrap.digest(token), at.site.deploy.bootstrap_ttl)]
-    assert memo(at).token == bootstrap.digest(token)
+    assert at.writes == [IssueBootstrap(cloud_init.digest(token), at.site.deploy.bootstrap_ttl)]
+    assert memo(at).token == cloud_init.digest(token)
     assert at.world.observed.operations == []
 
 
@@ -65,7 +65,7 @@ async def test_a_second_run_issues_the_same_token_with_a_new_lifetime(at: Stand)
 
 async def test_each_node_workflow_deployment_and_key_has_a_different_token(at: Stand) -> None:
     async def token(deploy: int = 1) -> str:
-        return await bootstrap.token(at.services, at.site, at.node, deploy)
+        return await cloud_init.token(at.services, at.site, at.node, deploy)
 
     tokens = [await token(), await token(2)]
     at.onboards(STAGE, id=99)
@@ -84,7 +84,7 @@ class _Rotated(Secrets):
 
 
 async def test_no_outcome_contains_the_token(at: Stand) -> None:
-    token = await bootstrap.token(at.services, at.site, at.node, 1)
+    token = await cloud_init.token(at.services, at.site, at.node, 1)
     settled = await at.once()
     assert isinstance(settled, Done) and token not in repr(settled)
     template(at, "#cloud-config\n{{ {}[bootstrap_token] }}")
@@ -165,7 +165,7 @@ async def test_another_deployment_gets_a_new_token(at: Stand, state: MaasStatus,
     at.node = with_fields(with_note(at.node, deploys=1), maas=_seen(at, state=state, ours=ours))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
-    assert memo(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+    assert memo(at).token == cloud_init.digest(await cloud_init.token(at.services, at.site, at.node, 2))
 
 
 async def test_after_an_undone_deployment_the_next_one_gets_a_new_token(at: Stand) -> None:
@@ -174,7 +174,7 @@ async def test_after_an_undone_deployment_the_next_one_gets_a_new_token(at: Stan
     )
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
-    assert memo(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+    assert memo(at).token == cloud_init.digest(await cloud_init.token(at.services, at.site, at.node, 2))
 
 
 def _seen(at: Stand, **fields: Any) -> MaasObservation:
