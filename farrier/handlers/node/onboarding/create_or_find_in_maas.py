@@ -29,8 +29,7 @@ from farrier.handlers.node.changes import (
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.onboarding import discovery
 from farrier.handlers.node.onboarding.discovery import Clues, FoundMachine
-from farrier.handlers.node.onboarding.power_credential import power_credential
-from farrier.handlers.node.onboarding.preparation import PASSED
+from farrier.handlers.node.onboarding.preparation import PASSED, power_credential
 from farrier.handlers.node.workflow.onboarding_adopt import adopts
 from farrier.model.credential import Credential
 from farrier.model.maas.changes import NewMachine, PowerAccess, UpdateMachine

@@ -1,6 +1,7 @@
-"""Shared code of the stages that prepare a machine for its deployment. Pure.
+"""Shared code of the stages that prepare a machine for its deployment.
 
-One stage requests the commissioning, and another waits for it. `configure_storage`, `apply_roce_phase2` and
+One stage checks whether the credential for the machine's BMC resolves, and another stage sends it to MAAS; neither
+stores it. One stage requests the commissioning, and another waits for it. `configure_storage`, `apply_roce_phase2` and
 `ensure_pxe_interface_auto` change a machine only in status ready. If this onboarding already deploys the machine, the
 machine counts as prepared. If MAAS accepted a change but does not show the change, the stage does not send it again;
 the attempt fails, and a back-off follows.
@@ -8,7 +9,12 @@ the attempt fails, and a back-off follows.
 
 from __future__ import annotations
 
-from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, at_stage
+from datetime import timedelta
+
+from farrier.errors import CredentialError
+from farrier.handlers.node.bmc.logins import missing_detail, target_of
+from farrier.handlers.node.changes import Done, Failed, NodeServices, Settled, StageStep, Waiting, at_stage
+from farrier.model.credential import Credential
 from farrier.model.maas.reading import MaasStatus, Machine
 from farrier.model.maas.reading import StatusNumber as S
 from farrier.model.node.failures import FailureClass
@@ -20,8 +26,25 @@ _GIVEN_BACK = frozenset(
     {S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RELEASING, S.RELEASING_FAILED, S.DISK_ERASING, S.FAILED_DISK_ERASING}
 )
 
+# A credential store is usually unavailable only while it restarts. A retry needs no login at a BMC.
+_RESOLVE_AGAIN = timedelta(seconds=30)
+
 PASSED = "Passed"
 """MAAS's status of a commissioning that passed."""
+
+
+async def power_credential(node: Node, services: NodeServices) -> Credential | Waiting | Failed:
+    """Return the credential with which MAAS logs in at the node's BMC, or the reason why the credential does not
+    resolve."""
+    missing = missing_detail(node)
+    if missing is not None:
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
+    try:
+        return await services.credentials.for_region(target_of(node))
+    except CredentialError as error:
+        if error.temporary:
+            return Waiting(reason=str(error), requeue_after=_RESOLVE_AGAIN)
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
 
 
 def failed_testing(system_id: str, said: str | None) -> Failed:

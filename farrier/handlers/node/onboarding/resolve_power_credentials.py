@@ -26,7 +26,7 @@ from farrier.handlers.node.changes import (
     is_late,
     with_fields,
 )
-from farrier.handlers.node.onboarding.power_credential import power_credential
+from farrier.handlers.node.onboarding.preparation import power_credential
 from farrier.handlers.node.workflow.onboarding_adopt import GATE, adopts, begin
 from farrier.model.credential import Credential
 from farrier.model.loop.outcome import Wait
