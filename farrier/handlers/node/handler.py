@@ -22,11 +22,11 @@ from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.changes import Decision, NodeServices, NodeStep, Outcome, Policy
-from farrier.handlers.node.intents import bmc, control, details, dispatch, lifecycle, observed_state, onboard, release
+from farrier.handlers.node.intents import bmc, details, dispatch, lifecycle, observed_state, onboard
 from farrier.handlers.node.intents import workflow as requests_workflow
 from farrier.handlers.node.intents.dispatch import ANSWERED
 from farrier.handlers.node.intents.reply import Respond
-from farrier.handlers.node.rules import adoption, conditions, management, power, removal, restored, status, workflow
+from farrier.handlers.node.rules import adoption, conditions, management, power, restored, status, workflow
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, most_urgent
 from farrier.model.loop.restores import Hold
@@ -74,7 +74,7 @@ RULES: tuple[Rule, ...] = (
     Rule(status.offline, {N.OFFLINE}),
     Rule(status.quarantined, {N.QUARANTINED}, live=False, deleting=False),
     Rule(workflow.progress, live=True),
-    Rule(removal.begin, set(N) - {N.BOOTSTRAP_ISSUED}, live=False, deleting=True),
+    Rule(workflow.remove, set(N) - {N.BOOTSTRAP_ISSUED}, live=False, deleting=True),
     Rule(workflow.redeploy, {N.RETIRED}, live=False),
     Rule(workflow.not_begun, {N.ENROLLING}, live=False),
     Rule(workflow.orphaned, set(N) - WITHOUT_WORKFLOW, live=False),
@@ -96,7 +96,7 @@ RESPONSES: Mapping[Action, Respond] = {
     Action.ONBOARD: onboard.onboard,
     Action.ADOPT: onboard.adopt,
     Action.QUARANTINE: lifecycle.quarantine,
-    Action.RELEASE: release.release,
+    Action.RELEASE: lifecycle.release,
     Action.REACTIVATE: lifecycle.reactivate,
     Action.DELETE: lifecycle.delete,
     Action.DRAIN: requests_workflow.drain,
@@ -114,8 +114,8 @@ RESPONSES: Mapping[Action, Respond] = {
     Action.MANAGE: bmc.manage,
     Action.SET_POWER: bmc.set_power,
     Action.SET: details.set_details,
-    Action.PAUSE: control.pause,
-    Action.UNPAUSE: control.unpause,
+    Action.PAUSE: requests_workflow.pause,
+    Action.UNPAUSE: requests_workflow.unpause,
 }
 
 

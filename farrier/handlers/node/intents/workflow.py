@@ -1,4 +1,5 @@
-"""Responses to the intents that begin a decommission, and to the intents by which an operator controls a workflow.
+"""Responses to the intents that begin a decommission, and to the intents by which an operator controls a workflow or
+pauses the node.
 
 A response only creates the workflow; the workflow's stages take the node to `draining` and `removing`. All these
 intents may be repeated.
@@ -22,10 +23,8 @@ from farrier.model.intents import params as p
 from farrier.model.loop.runs import cause_of_intent
 from farrier.model.node import conditions
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.layers import FAILED, CleaningBy, DecommissionMode, Management
-from farrier.model.node.layers import NodeStatus as N
-from farrier.model.node.layers import WorkflowStatus as W
-from farrier.model.node.snapshot import AfterUndo, Decommission, Node, Onboarding, StopRequest, WorkflowOptions
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import AfterUndo, Decommission, Node, Onboarding, Pause, StopRequest, WorkflowOptions
 from farrier.model.node.stages import BY_REGION, PATHS, REMOVE_STARTS_AT, DecommissionStage
 
 D = DecommissionStage
@@ -191,6 +190,29 @@ def mark_manual_intervention_required(request: Request) -> Reply:
         cause=cause_of_intent(request.intent.id),
     )
     return Accept(reason=frozen.reason, to=frozen.to, writes=frozen.writes)
+
+
+def pause(request: Request) -> Reply:
+    """Pause the node. farrier continues to observe the node, but changes nothing."""
+    assert isinstance(request.params, p.Because), "the table of actions declares this type"
+    paused = Pause(request.params.reason, request.now)
+    if request.node.paused is not None and request.node.paused.reason == paused.reason:
+        return Accept(reason="the node is already paused")
+    return Accept(reason=f"paused: {paused.reason}", to=with_fields(request.node, paused=paused))
+
+
+def unpause(request: Request) -> Reply:
+    """End the pause. All deadlines of the live workflow start again, because the workflow could not continue during the
+    pause."""
+    node = request.node
+    if node.paused is None:
+        return Accept(reason="the node was not paused")
+    if node.workflow is None:
+        return Accept(reason="unpaused", to=with_fields(node, paused=None))
+    owning = tasks.OWNING.get(node.status) if node.workflow.memo.resumed else None
+    writes = () if owning is None else tasks.reissue(node, owning, request.now)
+    node = with_note(node, unpaused_at=request.now, resumed=False)
+    return Accept(reason="unpaused", to=with_fields(node, paused=None), writes=writes)
 
 
 _LED_THERE: Mapping[N, tuple[Callable[[Request], FinalReply], p.Drain | p.RemoveParams]] = {

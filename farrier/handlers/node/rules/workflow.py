@@ -34,9 +34,18 @@ from farrier.handlers.node.workflow.failure import fail, freeze, settle_stop
 from farrier.handlers.node.workflow.stages import advanced, run_stage, started
 from farrier.model.loop.outcome import EndsBy, Wait
 from farrier.model.node.failures import BY_THE_REGION, UNCOUNTED, FailureClass, needs_operator
-from farrier.model.node.layers import LIVE, NodeStatus, OnboardingMode
-from farrier.model.node.layers import WorkflowStatus as W
-from farrier.model.node.snapshot import AfterUndo, Decommission, Node, Onboarding, StopRequest, Workflow
+from farrier.model.node.snapshot import (
+    AfterUndo,
+    Decommission,
+    Node,
+    Onboarding,
+    StopRequest,
+    Workflow,
+    WorkflowOptions,
+)
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import LIVE, DecommissionMode, OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 
 AGAIN_WHILE_UNREAD = timedelta(seconds=15)
 """Interval at which a stage retries a request while the region cannot be read: the same as after other failures of the
@@ -90,6 +99,21 @@ def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
     a node was restored from a backup or edited by hand."""
     why = f"waits for an operator: the node is {node.status}, but no decommission of it is live"
     return Wait(reason=why, ends_by=EndsBy.PERSON, rests=True)
+
+
+def remove(node: Node, now: datetime, config: Policy) -> Decision:
+    """Begin the decommission of a node that is being deleted and was never active. `deleted` can only be reached from
+    `removing`, so this decommission takes the node through the edges, but skips all work. A node in `enrolling` first
+    enters `quarantined`, as its edges require."""
+    walk = Decommission(
+        mode=DecommissionMode.FULL_DECOMMISSION,
+        mode_given_at=now,
+        options=WorkflowOptions(untouched="not_applicable", retire=True),
+    )
+    to = with_fields(node, workflow=walk, deleting=True)
+    if node.status is NodeStatus.ENROLLING:
+        to = with_fields(to, status=NodeStatus.QUARANTINED)
+    return transition(node, to, reason="the node is being deleted", cause="rule: delete")
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
