@@ -28,7 +28,7 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler
+from farrier.handlers.maas_region.handler import REGION_KIND, RegionHandler
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.kinds import maas_region as regions_of
 from farrier.io.kinds.built_in import REGION_ROWS

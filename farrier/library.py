@@ -18,7 +18,8 @@ from farrier.errors import (
     RefusedByModel,
     ServiceError,
 )
-from farrier.handlers.resource import Decided, Extension, Handler, ServiceContext, accept, params_of, reject
+from farrier.handlers.resource.extension import Decided, Extension, Handler, ServiceContext
+from farrier.handlers.resource.requests import accept, params_of, reject
 from farrier.io.connections.pool import open_pool
 from farrier.model.credential import Credential
 from farrier.model.intents.params import NoParams, Params

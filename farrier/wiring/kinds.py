@@ -15,9 +15,10 @@ import msgspec
 from farrier import config as settings
 from farrier.config import kinds as naming
 from farrier.errors import ConfigError
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
-from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.handlers.resource import Extension, ResourceKind
+from farrier.handlers.ib_partition.handler import PARTITION_KIND, PartitionHandler
+from farrier.handlers.network_segment.handler import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.resource.extension import Extension
+from farrier.handlers.resource.kind import ResourceKind
 from farrier.io.connections import refusals
 from farrier.io.kinds import packages as installed
 from farrier.io.kinds.built_in import PARTITION_ROWS, SEGMENT_ROWS

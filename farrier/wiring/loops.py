@@ -23,11 +23,11 @@ from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
 from farrier.errors import ConfigError, FarrierError
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler
+from farrier.handlers.maas_region.handler import REGION_KIND, RegionHandler
 from farrier.handlers.node.changes import NodeServices
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.resource import ServiceContext
+from farrier.handlers.resource.extension import ServiceContext
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.calls.identities import PostgresIdentities
 from farrier.io.calls.questions import PostgresQuestions

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from farrier import errors, wiring
-from farrier.handlers.resource import Extension
+from farrier.handlers.resource.extension import Extension
 from farrier.io.connections.pool import Connection
 from farrier.io.kinds import packages
 from farrier.io.schema import catalog, migrate

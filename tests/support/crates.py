@@ -20,7 +20,8 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.handlers.resource import ResourceKind, accept, params_of
+from farrier.handlers.resource.kind import ResourceKind
+from farrier.handlers.resource.requests import accept, params_of
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.connections.pool import Connection, Pool
 from farrier.io.kinds.resource import ResourceRows

@@ -13,7 +13,7 @@ from datetime import timedelta
 import msgspec
 
 from farrier.config.sites import Site as SiteConfig
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler
+from farrier.handlers.maas_region.handler import REGION_KIND, RegionHandler
 from farrier.io.kinds import maas_region as region_rows
 from farrier.io.kinds.built_in import REGION_ROWS
 from farrier.services.http.client import Times

@@ -18,7 +18,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import UfmSite
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
+from farrier.handlers.ib_partition.handler import PARTITION_KIND, PartitionHandler
 from farrier.io.connections.pool import Connection, Pool
 from farrier.io.kinds.built_in import PARTITION_ROWS
 from farrier.model.loop.outcome import Step

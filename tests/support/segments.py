@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import anyio
 import msgspec
 
-from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.network_segment.handler import SEGMENT_KIND, SegmentHandler
 from farrier.io.connections.pool import Connection, Pool
 from farrier.io.kinds.built_in import SEGMENT_ROWS
 from farrier.model.network.segment import KIND

@@ -17,8 +17,8 @@ import msgspec
 
 from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, UfmSite
 from farrier.config.sites import Site as SiteConfig
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
-from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.ib_partition.handler import PARTITION_KIND, PartitionHandler
+from farrier.handlers.network_segment.handler import SEGMENT_KIND, SegmentHandler
 from farrier.io.kinds.built_in import PARTITION_ROWS, SEGMENT_ROWS
 from farrier.services.http.client import Times
 from farrier.services.ufm.client import Fabrics

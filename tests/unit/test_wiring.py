@@ -8,9 +8,9 @@ import pytest
 
 from farrier import wiring
 from farrier.config import BmcConfig, BmcHostConfig
-from farrier.handlers.maas_region import REGION_KIND
+from farrier.handlers.maas_region.handler import REGION_KIND
 from farrier.handlers.node.kind import NODE_KIND, NodeKind
-from farrier.handlers.resource import ResourceKind
+from farrier.handlers.resource.kind import ResourceKind
 from farrier.metrics.sink import PrometheusSink
 
 

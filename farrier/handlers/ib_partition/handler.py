@@ -16,12 +16,13 @@ from typing_extensions import override
 from farrier.handlers.ib_partition.requests import after, named
 from farrier.handlers.ib_partition.restored import compare
 from farrier.handlers.ib_partition.steps import Outcome, give_up, keep
-from farrier.handlers.resource import accept, settle
+from farrier.handlers.resource.kind import ResourceKind
+from farrier.handlers.resource.requests import accept, settle
 from farrier.model.kinds.resource import Answer
 from farrier.model.loop.outcome import Deleted, EndsBy, Step, Transition, Update, Wait
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import cause_of_intent
-from farrier.model.partition.partition import DELETING, GONE, IbPartition, PartitionWrite
+from farrier.model.partition.partition import DELETING, GONE, SPEC, IbPartition, PartitionWrite
 from farrier.protocols import Fabrics, StateHandler
 
 # Two readings and a change may take longer with the longest time limits of a site. The run is then cut and repeated,
@@ -94,3 +95,6 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
 
 def _step(name: str, act: Callable[[Fabrics], Awaitable[Outcome]]) -> Step[IbPartition, PartitionWrite, Fabrics]:
     return Step(name=name, act=act, deadline=DEADLINE, reads_only=False)
+
+
+PARTITION_KIND: ResourceKind[IbPartition] = ResourceKind(SPEC)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from farrier.handlers.resource import params_of
+from farrier.handlers.resource.requests import params_of
 from farrier.model.kinds.resource import Pending
 from farrier.model.partition.partition import DELETING, MTUS, DeletePartition, IbPartition, Member, UpdatePartition
 

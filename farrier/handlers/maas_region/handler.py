@@ -15,13 +15,14 @@ from typing_extensions import override
 from farrier.config.sites import ObserveSite, Site
 from farrier.handlers.maas_region.observe import LONGEST, Findings, look
 from farrier.handlers.maas_region.readings import plain
+from farrier.handlers.resource.kind import ResourceKind
 from farrier.model.kinds.resource import Answer
 from farrier.model.loop.outcome import Deleted, DoNothing, EndsBy, Step, Transition, Update, Wait
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import cause_of_intent
 from farrier.model.maas.reading import MaasError
 from farrier.model.maas.reading import MaasFailure as F
-from farrier.model.maas.region import MaasRegion, MissedEvents, NamedMachines, RegionState, RegionWrite
+from farrier.model.maas.region import SPEC, MaasRegion, MissedEvents, NamedMachines, RegionState, RegionWrite
 from farrier.model.machine.observation import DOUBTFUL
 from farrier.protocols import Regions, StateHandler
 
@@ -243,3 +244,6 @@ def _first_error(found: Findings) -> str | None:
     """Return the error of the first unreadable machine; None if all machines were readable."""
     name, error = next(iter(found.unreadable.items()), (None, None))
     return None if error is None else plain(f"machine {name} cannot be read: {error.failure}: {error.detail}")
+
+
+REGION_KIND: ResourceKind[MaasRegion] = ResourceKind(SPEC)

@@ -14,13 +14,14 @@ from typing import TypeAlias, assert_never
 from typing_extensions import override
 
 from farrier.handlers.network_segment.requests import after
-from farrier.handlers.resource import AnsweredResource, accept, settle
+from farrier.handlers.resource.kind import ResourceKind
+from farrier.handlers.resource.requests import AnsweredResource, accept, settle
 from farrier.model import duration
 from farrier.model.kinds.resource import Answer, Pending
 from farrier.model.loop.outcome import Deleted, DoNothing, Transition, Update, Wait
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import cause_of_intent
-from farrier.model.network.segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
+from farrier.model.network.segment import SPEC, Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
 from farrier.protocols import StateHandler
 
 Decision: TypeAlias = (
@@ -152,3 +153,6 @@ def _some(segment: NetworkSegment) -> str:
     users = list(dict.fromkeys(segment.users))
     named = ", ".join(users[:_NAMED])
     return f"{named} and others" if len(users) > _NAMED else named
+
+
+SEGMENT_KIND: ResourceKind[NetworkSegment] = ResourceKind(SPEC)

@@ -10,7 +10,7 @@ from farrier.handlers.network_segment.prefixes import (
     parse_prefix,
     room,
 )
-from farrier.handlers.resource import params_of
+from farrier.handlers.resource.requests import params_of
 from farrier.model.kinds.resource import Pending
 from farrier.model.network.segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
 from farrier.model.plural import counted

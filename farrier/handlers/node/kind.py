@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.handlers.node.changes import layers
-from farrier.handlers.resource import LayeredKind
+from farrier.handlers.resource.kind import LayeredKind
 from farrier.model.kinds.measures import Sample
 from farrier.model.loop.runs import AnsweredIntent, LayerState
 from farrier.model.node.layers import FAILED

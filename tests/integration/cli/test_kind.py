@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.handlers.resource import Extension
+from farrier.handlers.resource.extension import Extension
 from farrier.model.kinds.resource import Answer
 from tests.integration.cli.conftest import Prompt
 from tests.support import crates, pg

@@ -17,7 +17,7 @@ from farrier import wiring
 from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, RefusedByModel
-from farrier.handlers.resource import Extension, ServiceContext
+from farrier.handlers.resource.extension import Extension, ServiceContext
 from farrier.io.connections.pool import Connection
 from farrier.io.kinds import packages
 from farrier.io.kinds.state import PostgresStateIO

@@ -11,7 +11,7 @@ import pytest
 
 from farrier import wiring
 from farrier.errors import ConfigError, RefusedByModel, UndecodableState
-from farrier.handlers.resource import Extension
+from farrier.handlers.resource.extension import Extension
 from farrier.io.connections.lock_timeout import LockPatience
 from farrier.io.connections.pool import Connection
 from farrier.io.kinds import packages

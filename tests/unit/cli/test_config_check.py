@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from farrier import cli, clock
-from farrier.handlers.resource import Extension
+from farrier.handlers.resource.extension import Extension
 from farrier.model.kinds.measures import KindMetric
 from farrier.sim.certificates import Authority
 from tests.support import crates

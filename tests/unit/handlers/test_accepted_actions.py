@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler
-from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.handlers.resource import Extension, ResourceKind, accept
-from farrier.handlers.resource.guard import Guarded
+from farrier.handlers.ib_partition.handler import PARTITION_KIND, PartitionHandler
+from farrier.handlers.maas_region.handler import REGION_KIND, RegionHandler
+from farrier.handlers.network_segment.handler import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.resource.extension import Extension
+from farrier.handlers.resource.kind import Guarded, ResourceKind
+from farrier.handlers.resource.requests import accept
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.kinds.resource import Answer, Pending, Resource
 from farrier.model.kinds.spec import KindAction, KindSpec

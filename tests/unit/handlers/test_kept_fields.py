@@ -10,7 +10,7 @@ import pytest
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import HandlerGarbage
-from farrier.handlers.resource import Extension
+from farrier.handlers.resource.extension import Extension
 from farrier.model.kinds.resource import Answer
 from farrier.model.loop.outcome import Update
 from farrier.model.loop.runs import Turn

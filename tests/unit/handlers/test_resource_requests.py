@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from farrier.errors import RefusedByModel
-from farrier.handlers.resource import ResourceKind, accept, params_of, reject
+from farrier.handlers.resource.kind import ResourceKind
+from farrier.handlers.resource.requests import accept, params_of, reject
 from farrier.model.kinds.resource import Pending
 from farrier.model.loop.runs import AnsweredIntent, LayerState
 from tests.support.crates import SPEC, Crate, Relabel

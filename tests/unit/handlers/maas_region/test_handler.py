@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import MaasSite, ObserveSite, Site
-from farrier.handlers.maas_region import RegionHandler
-from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNREADABLE_AGAIN, back_off, settle
+from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNREADABLE_AGAIN, RegionHandler, back_off, settle
 from farrier.handlers.maas_region.observe import Findings
 from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
 from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
+from farrier.handlers.network_segment.handler import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.network_segment.prefixes import parse_prefix, room
 from farrier.model.kinds.resource import Answer, Pending
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
