@@ -14,8 +14,7 @@ from typing import TypeAlias
 from typing_extensions import override
 
 from farrier.handlers.ib_partition.requests import after, named
-from farrier.handlers.ib_partition.restored import compare
-from farrier.handlers.ib_partition.steps import Outcome, give_up, keep
+from farrier.handlers.ib_partition.steps import Outcome, compare, give_up, keep
 from farrier.handlers.resource.kind import ResourceKind
 from farrier.handlers.resource.requests import accept, settle
 from farrier.model.kinds.resource import Answer

@@ -1,4 +1,5 @@
-"""Compares a partition with UFM, and returns the changes to make and the states of the members. Pure.
+"""Compares a partition with UFM, and returns the changes to make, the states of the members, and the differences in
+words, which change only if UFM changes. Pure.
 
 The changes are independent, so a refused change blocks no other. Removals come before additions, unless no port would
 remain after the removals. Ports that UFM refused earlier are added last. A port that is not a member is removed only if
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.handlers.ib_partition.requests import listed
 from farrier.model.partition.partition import IbPartition, Left, Marked, Member, MemberState, Stranger
 from farrier.model.partition.ufm import (
     Add,
@@ -24,6 +26,7 @@ from farrier.model.partition.ufm import (
     SetPorts,
     SetQos,
     WantedPartition,
+    spelled,
 )
 
 # Twice the time for which runs share a reading, so that the port is in two different readings.
@@ -46,7 +49,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> PartitionPlan:
     """Return the changes that bring UFM to the target state."""
     wanted = partition.wanted(named=named)
-    ports = {member.guid: PartitionPort(member.membership, partition.index0) for member in partition.users}
+    ports = _ports(partition)
     if have is None:
         return PartitionPlan((Create(wanted), *_additions(wanted, partition.users)), (), ())
     strangers = _strangers(partition, have, now)
@@ -68,6 +71,37 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     changes += _additions(wanted, missing)
     changes += removals if not kept else ()
     return PartitionPlan(tuple(changes), strangers, removed)
+
+
+def differences(partition: IbPartition, have: Pkey | None, plan: PartitionPlan, *, named: bool) -> str:
+    """Describe the differences that the changes of `plan` will remove."""
+    if have is None:
+        return f"partition {spelled(partition.pkey)} is missing"
+    leaving = [guid for change in plan.changes if isinstance(change, RemovePorts) for guid in change.guids]
+    return "; ".join([*_of_itself(partition.wanted(named=named), have), *_of_ports(_ports(partition), have.ports, leaving)])
+
+
+def _of_itself(wanted: WantedPartition, have: Pkey) -> Iterator[str]:
+    if wanted.name and have.name != wanted.name:
+        yield f"its name is {have.name!r}, not {wanted.name!r}"
+    if have.ip_over_ib != wanted.ip_over_ib:
+        yield f"ip_over_ib is {have.ip_over_ib}, not {wanted.ip_over_ib}"
+    if have.qos is not None:
+        found, asked = msgspec.structs.asdict(have.qos), msgspec.structs.asdict(wanted.qos)
+        yield from (f"{name} is {found[name]:g}, not {asked[name]:g}" for name in asked if found[name] != asked[name])
+
+
+def _of_ports(
+    wanted: Mapping[str, PartitionPort], have: Mapping[str, PartitionPort], leaving: list[str]
+) -> Iterator[str]:
+    missing = [guid for guid in wanted if guid not in have]
+    if missing:
+        yield f"missing members: {listed(missing)}"
+    otherwise = [guid for guid, port in wanted.items() if guid in have and have[guid] != port]
+    if otherwise:
+        yield f"members whose properties differ from the configured properties: {listed(otherwise)}"
+    if leaving:
+        yield f"members to be removed: {listed(leaving)}"
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
@@ -93,6 +127,10 @@ def _state(
     if member.guid in refused:
         return MemberState.REFUSED, refused[member.guid]
     return MemberState.PENDING, None
+
+
+def _ports(partition: IbPartition) -> dict[str, PartitionPort]:
+    return {member.guid: PartitionPort(member.membership, partition.index0) for member in partition.users}
 
 
 def _is_off(wanted: WantedPartition, have: Pkey) -> bool:

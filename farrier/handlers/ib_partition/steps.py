@@ -1,4 +1,4 @@
-"""The steps of a partition: claim its number, keep UFM in the target state, or give the number up.
+"""The steps of a partition: claim its number, keep UFM in the target state, give the number up, or only compare.
 
 A step may be interrupted at any point and repeated, because it reads before each change, and commits only the results
 of reads after the change. The claim of a number is committed before the first change. So if UFM later has a partition
@@ -8,6 +8,7 @@ until the number is claimed there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -15,10 +16,10 @@ import msgspec
 import structlog
 
 from farrier.handlers.ib_partition.apply import RefusedPorts, make
-from farrier.handlers.ib_partition.differences import differences
-from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, PartitionPlan, marks, planned
+from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, PartitionPlan, differences, marks, planned
 from farrier.handlers.ib_partition.requests import MOST_NAMED, listed, named
 from farrier.model.loop.outcome import DoNothing, Transition, Update, Wait
+from farrier.model.loop.restores import held
 from farrier.model.partition.partition import (
     DELETING,
     ERROR,
@@ -96,6 +97,37 @@ async def give_up(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Ou
         )
     to = partition.at(GONE, last_error=None, strangers=())
     return Transition(to=to, reason="UFM has removed the partition; its pkey is free again", cause="deleted")
+
+
+async def compare(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Outcome:
+    """Return what differs between UFM and a partition that is held after the restore of a backup; change nothing."""
+    client = _client(partition, fabrics)
+    if client is None:
+        return Wait(reason=held(f"site {partition.site} has no [ufm] in this controller's settings"))
+    try:
+        have = await client.read(partition.pkey)
+    except UfmError as error:
+        return Wait(reason=held(f"the UFM cannot be read: {error.failure}: {error.detail}"), error=error.label)
+    said = "; ".join(_differences(partition, have, now, url=client.url, named=client.named))
+    return Wait(reason=held(said)) if said else DoNothing()
+
+
+def _differences(partition: IbPartition, have: Pkey | None, now: datetime, *, url: str, named: bool) -> Iterator[str]:
+    if partition.claimed_in not in (None, url):
+        yield f"the partition was created in the UFM at {partition.claimed_in}, but its site now has the UFM at {url}"
+    if partition.state == DELETING and not partition.users:
+        if have is not None:
+            yield f"the partition was being deleted in the backup, and UFM has {spelled(partition.pkey)}"
+        return
+    if have is None:
+        yield f"UFM does not have {spelled(partition.pkey)}"
+        return
+    said = differences(partition, have, planned(partition, have, now, named=named), named=named)
+    if said:
+        yield said
+    strangers = sorted(have.ports.keys() - {member.guid for member in partition.users})
+    if strangers:
+        yield f"UFM has ports that are not members in the backup: {listed(tuple(strangers))}"
 
 
 async def _delete(client: UfmClient, partition: IbPartition) -> None:
