@@ -19,8 +19,7 @@ MOST_REQUESTS = 40
 
 
 class RefusedPorts(msgspec.Struct):
-    """The ports that UFM refused, by GUID, and its refusal of the partition itself. `requests` is the number of
-    requests that were sent."""
+    """The ports that UFM refused, by GUID, its refusals of the partition itself, and the requests that were sent."""
 
     ports: dict[str, str] = msgspec.field(default_factory=dict)
     partition: list[str] = msgspec.field(default_factory=list)
@@ -28,8 +27,7 @@ class RefusedPorts(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The text of one of the refusals; empty if UFM refused nothing. The text changes only if UFM's refusals
-        change."""
+        """One of the refusals, which changes only if UFM's refusals change; empty if UFM refused nothing."""
         if self.partition:
             return self.partition[0]
         if not self.ports:
@@ -40,8 +38,7 @@ class RefusedPorts(msgspec.Struct):
 
 
 async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> RefusedPorts:
-    """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; UFM may already have made
-    some of the changes."""
+    """Make these changes and return UFM's refusals. Raises `UfmError` for other failures, maybe after some changes."""
     refused = RefusedPorts()
     put: SetPorts | None = None
     for change in changes:

@@ -38,8 +38,7 @@ MOST_STRANGERS = 500
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
-    """The changes to make. `strangers` are ports in UFM that are not members, including ports that are being
-    removed."""
+    """The changes to make. `strangers` are ports in UFM that are not members, also those that are being removed."""
 
     changes: tuple[PartitionChange, ...]
     strangers: tuple[Stranger, ...]
@@ -105,8 +104,7 @@ def _of_ports(
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
-    """Yield the writes about members, from the current state of UFM. `refused` contains the reason for each refused
-    member."""
+    """Yield the writes about members, from the current state of UFM and the reasons of `refused` members."""
     ports = {} if have is None else have.ports
     for member in partition.members:
         if member.state is MemberState.LEAVING:

@@ -150,8 +150,7 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    """Claim the number in the UFM that the site has now; this may be the same UFM at another address. Change nothing
-    that may belong to another client."""
+    """Claim the number in the UFM that the site has now, unless it may belong to another client there."""
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
@@ -197,8 +196,7 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
 
 
 class SeenPartition(msgspec.Struct, frozen=True):
-    """The last reading of a run, the remaining differences, UFM's refusals, and the removed ports that are not
-    members."""
+    """A run's last reading, the remaining differences, UFM's refusals, and the removed ports of non-members."""
 
     have: Pkey | None
     plan: PartitionPlan
@@ -245,8 +243,7 @@ def _settled(partition: IbPartition, now: datetime, seen: SeenPartition) -> Outc
 def _not_done(
     partition: IbPartition, to: IbPartition, now: datetime, off: str, writes: tuple[PartitionWrite, ...]
 ) -> Outcome:
-    """Handle a change that UFM accepted but does not show: read again after growing pauses, and finally enter
-    `error`."""
+    """Handle a change that UFM accepted but does not show: read after growing pauses, and finally enter `error`."""
     since = partition.asked_at or now
     to = to.but(asked_at=since)
     reason = f"UFM has not made all accepted changes yet: {off}"
@@ -287,8 +284,7 @@ def _no_client(partition: IbPartition) -> Outcome:
 
 
 def _cannot_ask(partition: IbPartition, error: UfmError) -> Outcome:
-    """Wait in the current state. With `error`, the partition counts as failing even in `ready`, a state without a
-    limit."""
+    """Wait in the current state. With `error`, the partition counts as failing even in `ready`."""
     if error.ambiguous:
         reason = f"the result of {error.operation} in the UFM of site {partition.site} is unknown: {error.detail}"
         return Wait(reason=reason, requeue_after=SOON, error=error.label)

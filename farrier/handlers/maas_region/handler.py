@@ -124,8 +124,7 @@ def _answered(region: MaasRegion) -> Change:
 
 
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
-    """Wait, because another controller may have the site in its settings. If no controller has had the site for a
-    while, the region is unconfigured."""
+    """Wait for a controller that has the site. If none has had it for a while, the region is unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(
             reason=f"site {region.site} has no MAAS in this controller's settings",
@@ -156,8 +155,7 @@ def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
-    """Return the outcome of a read. All results are committed together with the cursor, even if the read failed in the
-    end."""
+    """Return the outcome of a read, whose results are all committed with the cursor, even if it failed in the end."""
     to = region.but(
         username=found.username or region.username,
         identified_at=now if found.username else region.identified_at,
@@ -178,8 +176,7 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
 
 
 def _is_another_user(region: MaasRegion, found: Findings) -> bool:
-    """Return whether the API key belongs to another user than before, so that the ownership of machines must be decided
-    again."""
+    """Return whether the API key belongs to another user, so that who owns machines must be decided again."""
     return found.username is not None and region.username not in (None, found.username)
 
 

@@ -137,8 +137,7 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
 
 
 async def _begin(client: MaasClient, found: Findings, *, unless: int | None = None) -> None:
-    """Set the cursor to the newest event. With `unless`, set it only if the region has no event with this ID or a
-    higher ID."""
+    """Set the cursor to the newest event; with `unless`, only if the region has no event with this or a higher ID."""
     newest = max((event.id for event in await client.events(limit=1)), default=0)
     if unless is None or newest < unless:
         found.cursor = Cursor(newest=newest)
@@ -232,8 +231,7 @@ def _there(found: Findings) -> int:
 
 
 def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int | None) -> None:
-    """Record that the machine is absent. If too many machines are lost, the read fails and records none of the
-    losses."""
+    """Record that the machine is absent. If too many are lost, the read fails, and no loss is recorded."""
     if one.present:
         found.lost.add(one.system_id)
     found.readings.append(absent(one, now))
@@ -252,6 +250,5 @@ def _doubt(found: Findings) -> None:
 
 
 def _may_be_the_region_s(error: MaasError) -> bool:
-    """Return whether the region may be the cause of the failure. Failures INVALID and FORBIDDEN concern only the
-    requested machine."""
+    """Return whether the region may have failed: INVALID and FORBIDDEN concern only the requested machine."""
     return error.failure not in (F.INVALID, F.FORBIDDEN)

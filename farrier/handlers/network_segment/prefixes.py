@@ -22,8 +22,7 @@ LEAST_MTU_OF_IPV6 = 1280
 
 
 def parse_prefix(text: str) -> Network:
-    """Parse a prefix. Raises ValueError with the fault; if the prefix has host bits, the error also names the
-    network."""
+    """Parse a prefix. Raises ValueError with the fault, and for host bits with the network."""
     try:
         if not _PREFIX.fullmatch(text):
             raise ValueError
@@ -72,8 +71,7 @@ def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | Non
 
 
 def room(network: Network, gateways: Iterable[IpAddress], reserved_first: int, reserved_last: int) -> int:
-    """Return the number of addresses of a prefix that can be allocated; zero or negative if the reserved addresses fill
-    the prefix."""
+    """Return how many addresses of a prefix can be allocated; at most zero if it is full of reserved addresses."""
     first, last = _first(network) + reserved_first, _last(network) - reserved_last
     return (
         last

@@ -29,8 +29,7 @@ _FIXED = {
 
 
 def after(segment: NetworkSegment, request: Pending) -> NetworkSegment:
-    """Apply an intent to a segment in use, and return the segment. Raises ValueError or RefusedByModel with the reason
-    for a refusal."""
+    """Return the segment in use after an intent. Raises ValueError or RefusedByModel with the reason for a refusal."""
     if request.action == "update":
         return _updated(segment, request, params_of(request, UpdateSegment))
     _check_delete(segment, params_of(request, DeleteSegment))

@@ -175,14 +175,12 @@ def own(node: Node) -> Decommission:
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:
-    """Return the time at which the running attempt of the stage began. A new attempt does not change
-    `stage_entered_at`."""
+    """Return when the running attempt of the stage began. A new attempt does not change `stage_entered_at`."""
     return max(workflow.stage_entered_at, workflow.status_entered_at)
 
 
 def waits_since(workflow: Workflow) -> datetime:
-    """Return the time from which the deadline of the running attempt counts: the beginning of the attempt, or the end
-    of a later pause."""
+    """Return the time from which the deadline of the running attempt counts: its beginning, or a later unpause."""
     return max(attempt_began_at(workflow), workflow.memo.unpaused_at or NO_TIME)
 
 
@@ -203,8 +201,7 @@ def waited(node: Node, since: datetime, now: datetime) -> timedelta:
 
 
 def attended(node: Node, since: datetime, now: datetime) -> timedelta:
-    """Return the time from `since` to `now` without outages of farrier. A limit that does not depend on MAAS counts
-    this time."""
+    """Return the time from `since` to `now` without outages of farrier, for limits that do not depend on MAAS."""
     return without(node.gaps, since, now)
 
 
@@ -227,8 +224,7 @@ def uses_maas(workflow: Workflow) -> bool:
 
 
 def is_unread(node: Node) -> bool:
-    """Return whether farrier cannot read the region of the node's site now. If so, a failure is not the node's
-    fault."""
+    """Return whether farrier cannot read the node's region now, so that a failure is not the node's fault."""
     return any(outage.ended_at is None for outage in outages(node))
 
 
@@ -244,8 +240,7 @@ def with_note(node: Node, **fields: Any) -> Node:
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """Return the facts about the node's health. The facts come from the node's agent or, without an agent, from reads
-    of its BMC and of MAAS."""
+    """Return the facts about the node's health, from its agent or else from reads of its BMC and of MAAS."""
     if not node.agentless:
         agent = node.agent
         if agent is None:

@@ -178,8 +178,7 @@ class NodeHandler:
         return power.confirmed(stored, remembered, now)
 
     def recover(self, resource: Node, now: datetime, step: str) -> Decision:
-        """Decide what follows a step whose result was not recorded. Possible effects of the step on the BMC are handled
-        first."""
+        """Decide what follows a step whose result was not recorded: first, what it may have done at the BMC."""
         return power.recover(resource, now, step=step) or probing.recover(resource) or self.handle(resource, now)
 
     def _policy(self, node: Node) -> Policy:
@@ -188,8 +187,7 @@ class NodeHandler:
 
 
 def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
-    """Combine decisions that only wait. The result has the earliest time, and the reason that helps an operator
-    most."""
+    """Combine decisions that only wait: the earliest time, and the reason that helps an operator most."""
     waits = {rule: each for rule, each in resting.items() if isinstance(each, Wait)}
     soonest = min((each.requeue_after for each in resting.values() if each.requeue_after is not None), default=None)
     if not waits:

@@ -71,8 +71,7 @@ class NodeKind(LayeredKind[Node]):
 
 
 def _has_failed(workflow: Workflow) -> bool:
-    """Return whether the workflow has failed. A decommission with a requested stop counts as failed even before it
-    enters the failed state."""
+    """Return whether the workflow has failed, or was requested to stop on its way to the failed state."""
     return workflow.status in FAILED or workflow.stop_requested is not None
 
 

@@ -61,8 +61,7 @@ class ResourceKind(LayeredKind[R_contra]):
         self._kept = kept
 
     def guarded(self, handler: StateHandler[Any, Any, Any, Any]) -> Guarded[Any]:
-        """Return the handler that the loop runs. This handler receives only the intents that the resource's state
-        accepts."""
+        """Return the handler for the loop, which gets only the intents that the resource's state accepts."""
         return Guarded(self._spec, handler)
 
     @override

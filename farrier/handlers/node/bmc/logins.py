@@ -68,15 +68,13 @@ def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
 
 
 def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
-    """Return the tries that stay recorded when the current try has ended with `error`. The current try stays recorded
-    only if its login was sent and refused."""
+    """Return the recorded tries after `error`. The current try stays only if its login was sent and refused."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     return bmc.tries if refused else tries_before(bmc)
 
 
 def pause(error: BmcError, failures: int) -> timedelta | None:
-    """Return the pause after `failures` failures of this class in a row; None if farrier waits until an operator
-    changes something."""
+    """Return the pause after this number of failures of one class in a row; None if only an edit can help."""
     base = _of_class(error.failure, failures)
     if base is None or error.retry_after is None:
         return base
@@ -91,8 +89,7 @@ def _of_class(failure: BmcFailure, failures: int) -> timedelta | None:
 
 
 def target_of(node: Node) -> BmcTarget:
-    """Return the BMC and the system. The system comes from the address or, if the address names no system, from the
-    last verification."""
+    """Return the BMC, and the system of the address or else of the last verification."""
     target = target_of_address(node)
     return target if target.system_path else replace(target, system_path=node.bmc.system_path)
 
@@ -123,8 +120,7 @@ def split(address: str) -> tuple[str, str]:
 
 
 def is_shared(node: Node) -> bool:
-    """Return whether other nodes may log in at the same BMC, because the address names one of its systems, or because
-    other nodes have logged in."""
+    """Return whether other nodes may log in at the BMC: the address names one of its systems, or others did."""
     return bool(node.bmc.others) or bool(split(node.bmc_address or "")[1])
 
 

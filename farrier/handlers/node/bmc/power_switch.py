@@ -74,8 +74,7 @@ def requested(node: Node, now: datetime, config: Policy, params: SetPower, *, in
 
 
 def is_busy(bmc: Bmc) -> bool:
-    """Return whether another action must end first. An intent replaces an action that only enforces a target power and
-    was already sent."""
+    """Return whether another action must end first. An intent replaces an action that only enforces and was sent."""
     wanted = bmc.switching
     return wanted is not None and (wanted.intent is not None or wanted.sent_at is None)
 

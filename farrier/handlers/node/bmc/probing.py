@@ -38,8 +38,7 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
 
 
 def deferred(node: Node, now: datetime) -> Node:
-    """Return the node after an operator stopped its verification. A requested verification is dropped, and
-    `auto_manage` pauses for a while."""
+    """Return the node after an operator stopped its verification, requested or not; `auto_manage` then pauses."""
     return with_fields(
         node,
         bmc=replace(node.bmc, asked_at=None, pending_at=None, failures=0, next_try_at=now + _CANCELLED_FOR),
@@ -47,8 +46,7 @@ def deferred(node: Node, now: datetime) -> Node:
 
 
 def interrupted(node: Node) -> Node:
-    """Return the node after its verification was interrupted. It is unknown whether the verification logged in, so its
-    login try stays recorded."""
+    """Return the node after its verification was interrupted. It may have logged in, so its try stays recorded."""
     return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))
 
 
@@ -78,8 +76,7 @@ async def verified(node: Node, services: NodeServices, *, must_prove: bool) -> B
 
 
 def check_machine(node: Node, reading: BmcReading, *, must_prove: bool = False) -> None:
-    """Raise `BmcError` if the reading is of another machine. With `must_prove`, also raise `BmcError` if no recorded
-    value matches the reading."""
+    """Raise `BmcError` if the reading is of another machine; with `must_prove`, also if no recorded value matches."""
     verdict = identity.compare(recorded(node), _seen(reading))
     version = reading.credential_version
     match verdict:
@@ -95,8 +92,7 @@ def check_machine(node: Node, reading: BmcReading, *, must_prove: bool = False) 
 
 
 def shared(node: Node) -> str | None:
-    """Return why farrier may not switch the power: other nodes recorded the same machine. None if no other node
-    recorded it."""
+    """Return why farrier may not switch the power: other nodes recorded the same machine; otherwise None."""
     if not node.same_machine:
         return None
     return f"nodes {', '.join(node.same_machine)} recorded the same machine; only one node may keep the BMC details"
@@ -132,8 +128,7 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def replaced(bmc: Bmc, reading: BmcReading) -> str:
-    """Return a text about the replacement of the machine if this reading completes a replacement; otherwise an empty
-    text."""
+    """Return a text about the replacement of the machine that this reading completes, or an empty text."""
     had, seen = recorded_by_bmc(bmc), _seen(reading)
     if bmc.replacing is None or not had.is_known or isinstance(identity.compare(had, seen), Same):
         return ""
@@ -162,8 +157,7 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def unfinished(node: Node) -> Update[Node, Write]:
-    """Return the outcome of an interrupted probe. It is unknown whether the probe logged in, so its login try stays
-    recorded, and no other login uses this try."""
+    """Return the outcome of an interrupted probe, which may have logged in: its try stays recorded, but is used up."""
     spent = replace(node.bmc, trying=None)
     return Update(
         to=replace(node, bmc=spent), reason="the probe was interrupted", requeue_after=timedelta(0), quiet=True
@@ -171,14 +165,12 @@ def unfinished(node: Node) -> Update[Node, Write]:
 
 
 def interrupting(node: Node) -> Intent | None:
-    """Return the intent that interrupts a probe. If an intent conflicts with another node's BMC, farrier refuses it,
-    and it interrupts nothing."""
+    """Return the intent that interrupts a probe; not one that conflicts with another BMC, which is refused."""
     return next((asked for asked in node.intents if ACTIONS[asked.action].interrupts and asked.conflict is None), None)
 
 
 def recover(node: Node) -> Update[Node, Write] | None:
-    """Decide what follows a run whose result is unknown. If the run may have used a login try, the try counts as
-    used."""
+    """Decide what follows a run whose result is unknown. A login try that it may have used counts as used."""
     if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
         return None
     return unfinished(node)

@@ -93,8 +93,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def _verify(node: Node, now: datetime) -> Change:
-    """Start `verifying` without back-off. If the login cap is reached, the verification waits, as after intent
-    `manage`."""
+    """Start `verifying` without back-off, or wait like intent `manage` if the login cap is reached."""
     bmc = replace(node.bmc, **_RESET)
     may = counted(bmc, now)
     if isinstance(may, Wait):

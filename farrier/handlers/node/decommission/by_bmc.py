@@ -76,8 +76,7 @@ def would_stay(why: str) -> str:
 
 
 def _is_left(node: Node) -> bool:
-    """Return whether the stage that switches the machine off through MAAS did nothing. An operator who adopted the
-    observed state has decided about the power."""
+    """Return whether MAAS did not switch the machine off, and no operator adopted the state that it is in."""
     workflow = own(node)
     if workflow.options.untouched is not None or workflow.memo.adopted:
         return False

@@ -12,8 +12,7 @@ from farrier.model.node.snapshot import Node, TaskType
 
 
 def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Start the drain; its task is created in the same commit. A quarantine stays until the node is retired, so a
-    cancelled drain does not end the quarantine."""
+    """Start the drain. A quarantine stays until the node is retired, so a cancelled drain does not end it."""
     if node.status not in IN_SERVICE:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     return Done(

@@ -32,8 +32,7 @@ _NEVER_INSTALLED = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 
 
 def left_alone(node: Node) -> Done | None:
-    """Return a finished stage if the node is not in MAAS, or if the decommission does no work on the machine; otherwise
-    None."""
+    """Return a finished stage if the node is not in MAAS, or if no work is done on its machine; otherwise None."""
     why = own(node).options.untouched or ("the node is not in MAAS" if node.maas_id is None else None)
     return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
 
@@ -74,8 +73,7 @@ def going(status: int, name: str | None) -> Waiting:
 
 
 def is_unused(machine: Machine) -> bool:
-    """Return whether MAAS shows that no system is installed on the machine and nothing runs on it. If so, farrier may
-    switch the machine off and delete it."""
+    """Return whether nothing is installed or runs on the machine, so that farrier may switch it off and delete it."""
     if machine.status in _NEVER_INSTALLED:
         return True
     return machine.status in (S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED) and not machine.osystem
@@ -97,8 +95,7 @@ def stages_left(workflow: Decommission) -> tuple[D, ...]:
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | None:
-    """Return a finished stage if these stages have nothing to do; None if they must run. The stages have nothing to do
-    if an operator adopted the observed state, and MAAS still shows the goal of each stage."""
+    """Return a finished stage if MAAS still shows the stages' goals, which an operator adopted; otherwise None."""
     seen = node.maas
     if not own(node).memo.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None

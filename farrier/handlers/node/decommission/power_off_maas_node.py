@@ -41,8 +41,7 @@ def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResul
 
 
 def _still_on(node: Node) -> Waiting | None:
-    """Wait while the observations after the request do not show that the machine is off; return None if the stage must
-    read the machine."""
+    """Wait while observations after the request do not show the machine off; None if the stage must read it."""
     seen = region.latest(node)
     if seen is None or seen.power_state == _OFF or not region.was_asked(node, _POWER_OFF):
         return None

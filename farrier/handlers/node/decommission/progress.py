@@ -15,16 +15,14 @@ IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
 
 
 def back_to_removing(node: Node) -> StageStep | None:
-    """Return the first step for a node whose removal continues after a stop; None if the node is already in the right
-    status."""
+    """Return the first step of a removal that continues after a stop; None if the status is already right."""
     if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
         return None
     return StageStep(to=with_fields(node, status=N.REMOVING), reason="the removal of the node continues")
 
 
 def pointless(node: Node) -> str | None:
-    """Return why the node's agent gets no task: the workflow needs no task, or the machine was released together with
-    its agent."""
+    """Return why the agent gets no task: there is no work, or the machine was released together with its agent."""
     workflow = node.live
     if workflow.options.untouched is not None:
         return workflow.options.untouched

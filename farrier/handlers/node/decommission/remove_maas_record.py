@@ -81,8 +81,7 @@ def _used(node: Node, machine: Machine) -> Settled:
 
 
 def _removed(node: Node) -> Done:
-    """Return a finished stage. A deleted node keeps the ID of its machine for its history; any other node loses this
-    ID."""
+    """Return a finished stage. Only a deleted node keeps the ID of its machine, for its history."""
     reason = f"machine {node.maas_id} no longer exists in MAAS"
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
         return Done(reason=reason)

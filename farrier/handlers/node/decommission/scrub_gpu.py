@@ -19,8 +19,7 @@ _MEMORY = (DeviceKind.GPU, DeviceKind.HOST_MEMORY)
 
 
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Run the task, or judge the power cycle. The mark of an earlier scrub that was skipped by force is cleared only
-    when a scrub has finished."""
+    """Run the task, or judge the power cycle. Only a finished scrub clears the mark of one that force skipped."""
     if region_check.by_region(node):
         return region_check.again(node) or _cleared(node, policy)
     result = tasks.work(node, now, policy, TaskType.SCRUB_GPU)

@@ -14,8 +14,7 @@ from farrier.model.node.snapshot import Node, TaskType
 
 
 def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Run the task, or judge all of the evidence. A finished validation ends the condition of an earlier validation
-    that failed."""
+    """Run the task, or judge all evidence. A finished validation ends the condition of one that failed."""
     if region_check.by_region(node):
         return region_check.again(node) or _judged(node, policy)
     result = tasks.work(node, now, policy, TaskType.VALIDATE_CLEAN)

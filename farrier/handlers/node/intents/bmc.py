@@ -170,8 +170,7 @@ def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
 
 
 def _replacing(bmc: Bmc, params: SetBmc, intent: int) -> Bmc:
-    """Return the BMC after the parameter `replace`. The node gives up its machine at once, so that another node may
-    have the machine."""
+    """Return the BMC after `replace`. The node gives up its machine at once, so that another node may have it."""
     if params.replace is None:
         return bmc
     if not params.replace:

@@ -106,8 +106,7 @@ def _changed(node: Node, intent: Intent, reply: Accept | KeepPending, to: Node, 
 
 
 def _asking(node: Node, intent: Intent, ask: ReadFirst) -> NodeStep:
-    """Return the step that reads what the answer depends on, and answers. If the step is interrupted, the intent stays
-    pending, and the next run asks again."""
+    """Return the step that reads and answers. If it is interrupted, the intent stays pending and is asked again."""
 
     async def act(services: NodeServices) -> Outcome:
         reply = await ask.act(services)
@@ -120,8 +119,7 @@ def _asking(node: Node, intent: Intent, ask: ReadFirst) -> NodeStep:
 
 
 def _made_way(node: Node, intent: Intent, to: Node) -> Node:
-    """Return the node `to`, with a record that this intent interrupted the node's step. Without this record, the next
-    step would begin as if the interrupted step had not run."""
+    """Return the node `to`, in which the step that this intent interrupted counts as having run."""
     if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
         return to
     if to.management is Management.VERIFYING:

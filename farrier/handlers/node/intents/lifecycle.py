@@ -46,8 +46,7 @@ def quarantine(request: Request) -> Reply:
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Return whether the onboarding does not continue by itself: it waits for an operator or for its mode, or it is
-    being cancelled."""
+    """Return whether the onboarding waits for an operator or for its mode, or is being cancelled."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
@@ -167,8 +166,7 @@ def delete(request: Request) -> Reply:
 
 
 def _not_to_reactivate(request: Request) -> str | None:
-    """Return why a fresh reading forbids the return to service. If an operator put the machine into service by hand, it
-    may have any owner."""
+    """Return why a fresh reading forbids the return to service. A machine set up by hand may have any owner."""
     node = request.node
     if request.in_maas_as(deployed=False):
         assert node.maas is not None, "in_maas_as needs an observation"

@@ -129,8 +129,7 @@ def _of_deployment(node: Node, seen: MaasObservation, now: datetime, policy: Pol
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
-    """Return the node at `stage`. The workflow continues as if it had requested the state in MAAS, but an undo of the
-    workflow leaves this state in place."""
+    """Return the node at `stage`, as if the workflow had requested the state in MAAS, which an undo leaves in place."""
     workflow = node.live
     known = workflow.memo
     if state in (M.COMMISSIONING, M.READY):  # the earlier deployment is gone
@@ -143,8 +142,7 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
-    """Continue the decommission. If MAAS already shows the goal of a stage, the stage has nothing to do; all other
-    stages still run."""
+    """Continue the decommission. Stages whose goal MAAS already shows have nothing to do."""
     workflow = own(node)
     if not stages_left(workflow):
         return _no(f"the remaining stages of this {workflow.mode} do not depend on the state in MAAS")

@@ -51,8 +51,7 @@ def onboard(request: Request) -> Reply:
 
 
 def _cannot_deploy(request: Request) -> Reject | None:
-    """Return why the machine cannot be installed through MAAS, if this is already known. The stages check everything
-    else."""
+    """Return why MAAS cannot install the machine, if this is already known. The stages check all else."""
     node = request.node
     if request.config.maas_of(node) is None:
         return Reject(
@@ -76,8 +75,7 @@ def _without_bmc(node: Node, mode: str) -> Reject | None:
 
 
 def _onboard_found(request: Request) -> Reply:
-    """Begin an adoption like intent `adopt`, but also for a node that is not manageable yet; the onboarding then
-    verifies its BMC."""
+    """Begin an adoption like intent `adopt`, also if the BMC is not verified yet; the onboarding verifies it."""
     node = request.node
     if node.status is N.RETIRED:
         return Reject(reason="onboard: mode adopt is only for a node that was never in service; this node is retired")
@@ -89,8 +87,7 @@ def _onboard_found(request: Request) -> Reply:
 
 
 def adopt(request: Request) -> Reply:
-    """Begin the probe of the machine. The login cap has precedence: if the cap is reached, the intent is accepted, and
-    the probe waits."""
+    """Begin the probe of the machine. If the login cap is reached, the intent is accepted, and the probe waits."""
     node, now = request.node, request.now
     if node.ever_active or node.failed_validation:
         return Reject(reason="adopt: this node has been in service; release or decommission it")

@@ -36,8 +36,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Accept(Made, frozen=True, kw_only=True):
-    """The action begins or is completed in this commit. `to` is the node after the commit, or None if the node does not
-    change."""
+    """The action begins or ends in this commit. `to` is the node afterwards; None if the node does not change."""
 
     reason: str
     to: Node | None = None
@@ -65,8 +64,7 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadFirst(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer depends on a reading. The step `name` awaits `act`, which only reads, and returns the reply. Later
-    intents wait."""
+    """The answer depends on what the step `name` reads with `act`, which returns it. Later intents wait."""
 
     name: str
     act: Callable[[NodeServices], Awaitable[FinalReply]]

@@ -82,8 +82,7 @@ def decommission(request: Request) -> Reply:
 
 
 def _who_cleans(request: Request, mode: DecommissionMode) -> CleaningBy | None:
-    """Return who cleans the machine in a decommission that begins now; None if nobody is set up for it. The region
-    cleans only machines that it releases."""
+    """Return who will clean the machine, or None. The region cleans only machines that it releases."""
     site, node = request.config.site_of(request.node), request.node
     by = None if site is None else site.cleaning.by
     has_region = site is not None and site.maas is not None and node.maas_id is not None
@@ -106,8 +105,7 @@ def retry_stage(request: Request) -> Reply:
 
 
 def resume(request: Request) -> Reply:
-    """Continue from the last safe stage. A lost task is issued again; a new or claimed task does not change. A lost
-    decommission is created again."""
+    """Continue from the last safe stage. A lost task is issued again, and a lost decommission is created again."""
     node = request.node
     if node.workflow is None:
         return _owner(request)
@@ -130,8 +128,7 @@ def resume(request: Request) -> Reply:
 
 
 def rerun(request: Request) -> Reply:
-    """Run all stages again, and skip work that is done. The workflow still records that its work in MAAS may have to be
-    undone."""
+    """Run all stages again, skipping work that is done. The workflow still records what an undo has to undo."""
     node, workflow = request.node, request.node.live
     known = replace(counted_anew(workflow), touched=compensating.has_work(node))
     return Accept(
@@ -202,8 +199,7 @@ def pause(request: Request) -> Reply:
 
 
 def unpause(request: Request) -> Reply:
-    """End the pause. All deadlines of the live workflow start again, because the workflow could not continue during the
-    pause."""
+    """End the pause. All deadlines of the live workflow start again, because it could not continue meanwhile."""
     node = request.node
     if node.paused is None:
         return Accept(reason="the node was not paused")

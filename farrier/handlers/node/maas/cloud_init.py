@@ -115,8 +115,7 @@ def of_node(node: Node) -> Mapping[str, Any]:
 
 
 def of_segments(node: Node) -> Mapping[str, Mapping[str, Any]]:
-    """Return, for each segment from which the node has an address, the data that a template may use
-    (`templates.SEGMENT`)."""
+    """Return the data for `templates.SEGMENT`, for each segment from which the node has an address."""
     used = node.networks.segments if node.networks is not None else ()
     return {
         segment.name: {name: getattr(segment, name) for name in templates.SEGMENT}

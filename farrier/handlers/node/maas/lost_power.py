@@ -20,8 +20,7 @@ _SWITCHED_ON_WITHIN = timedelta(minutes=5)
 
 
 def is_lost(node: Node, now: datetime, policy: Policy, seen: MaasObservation) -> bool:
-    """Return whether farrier's last request reached MAAS, but not the machine: minutes after the request, both MAAS and
-    the BMC report that the machine is off."""
+    """Return whether MAAS and the BMC still report off minutes after farrier's last request, which MAAS has."""
     bmc = node.bmc
     if not shows_off(seen) or seen.ours is not True or bmc.power is not PowerState.OFF or bmc.power_at is None:
         return False

@@ -132,8 +132,7 @@ def not_configured(node: Node) -> Failed:
 
 
 def elsewhere(node: Node) -> Waiting:
-    """Wait for the settings of a site at which the workflow has begun. The site's file may arrive later, or only
-    another controller may have it."""
+    """Wait for the settings of a site at which the workflow began: another controller may have its file."""
     reason = f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file"
     return Waiting(reason=reason, ends_by=EndsBy.PERSON, timed=False)
 
@@ -146,8 +145,7 @@ def gone(node: Node) -> Failed:
 
 
 def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
-    """Return the failure for a machine of another user. If rescue mode gave the machine to this user, the text says
-    so."""
+    """Return the failure for a machine of another user; the text says if rescue mode gave it to this user."""
     seen = node.maas
     by_rescue = machine.status in RESCUE or (seen is not None and seen.owner_by_rescue and seen.owner == machine.owner)
     detail = (
@@ -158,15 +156,13 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
 
 
 def latest(node: Node) -> MaasObservation | None:
-    """Return the last reading of the machine if it is newer than the beginning of this attempt of the stage; otherwise
-    None."""
+    """Return the last reading of the machine if it is newer than this attempt of the stage; otherwise None."""
     seen = node.maas
     return seen if seen is not None and seen.tells_of(attempt_began_at(node.live)) else None
 
 
 def observed(node: Node) -> MaasObservation | Waiting | Failed:
-    """Return the latest reading of a machine that is farrier's or that no user owns. Otherwise, return the result of a
-    stage that needs this reading."""
+    """Return the latest reading of a machine that is farrier's or free; otherwise the result of the stage."""
     seen = latest(node)
     if seen is None:
         return Waiting(reason="waits until farrier has read the machine in MAAS")
@@ -195,8 +191,7 @@ def is_undecided(seen: MaasObservation) -> bool:
 
 
 def undecided(seen: MaasObservation) -> Waiting:
-    """Wait, because it cannot be decided who owns the machine. This wait does not count against the stage's
-    deadline."""
+    """Wait, because nobody knows who owns the machine. This wait does not count against the stage's deadline."""
     return Waiting(reason=f"waits for a read that shows the owner of machine {seen.system_id}", timed=False)
 
 
@@ -220,8 +215,7 @@ def was_asked(node: Node, record: str) -> bool:
 
 
 def of_error(error: MaasError) -> Settled:
-    """Return the result of the stage after a failed call. After an ambiguous failure, the next run reads whether the
-    change was made."""
+    """Return the result of the stage after a failed call. The next run reads whether the change was made."""
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
         case F.AUTH | F.CLOCK_SKEW | F.TLS:

@@ -29,8 +29,7 @@ _LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
 
 
 def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Commission the machine. The stage is done when MAAS commissions the machine, or if the machine needs no
-    commissioning."""
+    """Commission the machine. The stage is done when MAAS works on it, or if it needs no commissioning."""
     decide = partial(_decided, node, region.site_of(node, policy).commission)
     return region.with_machine(node, policy, decide, name="commission_node")
 
@@ -58,8 +57,7 @@ def _disks(machine: Machine) -> list[BlockDevice]:
 
 
 def _to_find_disks(node: Node, machine: Machine) -> bool:
-    """Return whether to commission the machine again to find its disks. MAAS records disks only if the commissioning
-    includes the storage. A workflow does this only one time."""
+    """Return whether to commission once more to find disks, which MAAS records only together with storage."""
     return not _disks(machine) and node.live.memo.commissions == 0
 
 
@@ -78,8 +76,7 @@ def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commissi
 
 
 def marked_broken(machine: Machine) -> Failed:
-    """Fail for a machine that is marked broken in MAAS, because the reason of the mark may forbid switching the machine
-    on."""
+    """Fail for a machine marked broken in MAAS: the reason of the mark may forbid switching it on."""
     detail = (
         f"machine {machine.system_id} was marked broken in MAAS{quoted(machine.error_description)}; farrier "
         "changed nothing: repair the machine, and mark it fixed in MAAS"
@@ -102,8 +99,7 @@ def _ready(node: Node) -> Done:
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
-    """Return the result for a machine that is past commissioning, either because of this onboarding or because of
-    another user."""
+    """Return the result for a machine that this onboarding or another user took past commissioning."""
     deployed = deployed_before(node, machine, left_as=_LEFT_BEHIND)
     if deployed is not None:
         return deployed
@@ -114,6 +110,5 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 
 
 def _counted(node: Node) -> Node:
-    """Return the node with its count of commissionings increased by one. The count increases even if no request was
-    recorded, because a response may have been lost."""
+    """Return the node with one more commissioning. It counts even if its response was lost."""
     return with_note(node, commissions=node.live.memo.commissions + 1)

@@ -39,8 +39,7 @@ def configure_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
 async def _decided(
     node: Node, now: datetime, wanted: StorageSite, machine: Machine, _client: MaasClient
 ) -> Settled | region.Send:
-    """Return the change for the first difference between the machine and its configuration; without a difference, the
-    result of the stage."""
+    """Return the change for the first difference from the configuration; without one, the result of the stage."""
     if machine.status != StatusNumber.READY:
         return unready(node, machine)
     disk = _boot_disk(machine, wanted)

@@ -71,8 +71,7 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
 
 
 def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Read the credential before waiting for a slot of the region, so that no slot is occupied while the credential
-    store is slow."""
+    """Read the credential before waiting for a slot, so that a slow store of credentials occupies none."""
     maas = policy.maas_of(node)
     if maas is None:
         return region.elsewhere(node)
@@ -102,8 +101,7 @@ async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:
 
 
 async def _recorded(client: MaasClient, node: Node) -> Settled:
-    """For an adoption, check that the recorded machine exists, is deployed, belongs to no other user, and contradicts
-    no recorded value."""
+    """Check for an adoption that the recorded machine is deployed, free of other users, and contradicts nothing."""
     known = discovery.clues(node)
     found = await _looked(client, node, known)
     if not isinstance(found, FoundMachine):
@@ -273,8 +271,7 @@ def _is_discovered(machine: Machine) -> bool:
 
 
 def _elsewhere(machine: Machine) -> Failed | Waiting | None:
-    """Refuse a machine in a state that this workflow did not request. A machine that is marked broken is accepted,
-    because the next stage handles it."""
+    """Refuse a machine in a state that this workflow did not request, except broken: the next stage handles it."""
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
     return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not use the machine")

@@ -20,8 +20,7 @@ from farrier.model.maas.scripts import ScriptSet
 
 
 class DeployCause(StrEnum):
-    """The causes of a failed deployment, in the order of a deployment from power on to the first boot of the installed
-    system."""
+    """The causes of a failed deployment, in order from power on to the first boot of the installed system."""
 
     POWER = "power"
     NO_NETBOOT = "no_netboot"
@@ -97,8 +96,7 @@ _LONGEST_WORDS = 200
 def classify(
     machine: Machine, events: Sequence[Event], scripts: Sequence[ScriptSet] = (), *, comment: str = ""
 ) -> DeployFailure:
-    """Return why the deployment with this `comment` failed or is stuck. `scripts` contains the results of the
-    installation scripts."""
+    """Return why the deployment with this comment failed or is stuck. `scripts` are those of the installation."""
     newest = max(scripts, key=lambda kept: kept.id, default=None)
     since = _since(events, comment)
     trace = _Trace(
@@ -115,8 +113,7 @@ def classify(
 
 
 def post_install(events: Sequence[Event], *, comment: str) -> str | None:
-    """Return the failure of the first boot of the installed system, or None. MAAS reports the machine as deployed
-    despite such a failure."""
+    """Return the failure of the first boot, or None. MAAS reports the machine as deployed despite this failure."""
     failed = [event for event in _since(events, comment) if event.type == _POST_FAILED]
     return _words(failed[0])[:_LONGEST_WORDS] if failed else None
 

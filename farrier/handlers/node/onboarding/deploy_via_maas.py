@@ -40,8 +40,7 @@ _ASKED_FOR = (S.DEPLOYING, S.DEPLOYED)
 
 
 def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Request the deployment. The stage is done when MAAS has accepted the deployment; an earlier run may have
-    requested it."""
+    """Request the deployment. The stage is done when MAAS has accepted it, maybe from an earlier run."""
 
     async def act(services: NodeServices) -> Settled:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
@@ -60,8 +59,7 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
-    """Handle a machine that has a deployment. The deployment belongs to this workflow if the machine's last deployment
-    request has the workflow's comment."""
+    """Handle a machine that has a deployment, which is this workflow's if its request has the workflow's comment."""
     number, disowned = node.live.memo.deploys, node.live.memo.disowned
     lost = newest is not None and newest.carries(deployment.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(deployment.comment(node, number))
@@ -125,7 +123,6 @@ def _asked(node: Node, at: datetime) -> Node:
 
 
 def _earliest(node: Node, start: Event | None) -> datetime:
-    """Return the earliest possible time of a deployment request that only MAAS has recorded. If an agent has enrolled
-    since this time, it belongs to the new installation."""
+    """Return the earliest time of a request that only MAAS recorded: an agent that enrolled since is the new one."""
     entered = node.live.stage_entered_at
     return entered if start is None or start.at is None else min(entered, start.at)

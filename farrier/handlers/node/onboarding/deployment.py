@@ -31,8 +31,7 @@ _MOST_PAGES = 10
 
 
 def to_classification(node: Node) -> Node:
-    """Return the node with its count of failed deployments increased by one, at the stage that classifies the
-    failure."""
+    """Return the node with one more failed deployment, at the stage that classifies the failure."""
     failed = node.live.memo.failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
@@ -95,8 +94,7 @@ def disagrees(seen: Machine | MaasObservation, why: str) -> Failed:
 
 
 def contradicted(node: Node) -> Failed | None:
-    """Return the failure if the readings since the beginning of the stage show that a deployed node is no longer
-    deployed, or None."""
+    """Return the failure if readings since the stage began show the machine no longer deployed, or None."""
     seen = region.latest(node)
     if seen is None:
         return None

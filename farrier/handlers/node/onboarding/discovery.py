@@ -79,8 +79,7 @@ def clues(node: Node) -> Clues:
 
 @lru_cache(maxsize=_MOST_HOSTS)
 def host_of(address: str) -> str:
-    """Return the host in a BMC's address in canonical form, without scheme, user, port and path; empty if the address
-    has no host."""
+    """Return the host in a BMC's address in canonical form; empty if the address has no host."""
     text = address.strip()
     try:
         return str(ip_address(text.strip("[]")))
@@ -97,14 +96,12 @@ def host_of(address: str) -> str:
 
 
 def other_host(one: str, other: str) -> bool:
-    """Return whether two hosts are certainly different. If one is a host name and the other is an IP address, they may
-    be the same host."""
+    """Return whether two hosts are certainly different. A host name and an IP address may be the same host."""
     return bool(one and other) and one != other and _is_number(one) == _is_number(other)
 
 
 async def look(client: MaasClient, known: Clues) -> tuple[FoundMachine, ...] | None:
-    """Return every machine that matches at least one clue; None if the recorded machine no longer exists. Each machine
-    is returned only one time."""
+    """Return every machine that matches a clue, each once; None if the recorded machine no longer exists."""
     seen = _Sightings()
     if known.maas_id is not None:
         try:
@@ -156,8 +153,7 @@ class _Sightings:
 
 
 def is_at(known: Clues, power: PowerAddress) -> bool:
-    """Return whether the address belongs to the node's BMC. If both the clues and the address name a system, the
-    systems must also be the same."""
+    """Return whether the address is the node's BMC. If both name a system, the systems must be the same."""
     if not known.host or host_of(power.power_address or "") != known.host:
         return False
     return not known.system or not power.node_id or known.system == power.node_id
@@ -174,8 +170,7 @@ def the_one(found: tuple[FoundMachine, ...]) -> FoundMachine | Failed | None:
 
 
 def contradiction(known: Clues, found: FoundMachine) -> Failed | None:
-    """Return why a machine that a clue found does not belong to the node; None if nothing contradicts the match. If
-    only one side has a value, the value proves nothing."""
+    """Return why the machine is not the node's, or None. A value that only one side has proves nothing."""
     machine = found.machine
     what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
     other = _other_serial(known.serial, machine)

@@ -18,8 +18,7 @@ from farrier.protocols import MaasClient
 
 
 def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Check the site and its region. For a deployment, the user of the site's API key must be an administrator of the
-    region."""
+    """Check the site and its region. To deploy, the user of its API key must be an administrator there."""
     where = f"site {node.site}" if node.site is not None else "no site"
     if adopts(node) and node.maas_id is None:
         return Done(reason=f"{where}; the node is not in MAAS")

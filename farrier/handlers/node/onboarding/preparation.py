@@ -34,8 +34,7 @@ PASSED = "Passed"
 
 
 async def power_credential(node: Node, services: NodeServices) -> Credential | Waiting | Failed:
-    """Return the credential with which MAAS logs in at the node's BMC, or the reason why the credential does not
-    resolve."""
+    """Return the credential with which MAAS logs in at the node's BMC, or why it does not resolve."""
     missing = missing_detail(node)
     if missing is not None:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
@@ -48,8 +47,7 @@ async def power_credential(node: Node, services: NodeServices) -> Credential | W
 
 
 def failed_testing(system_id: str, said: str | None) -> Failed:
-    """Return the failure for failed tests. MAAS does not commission such a machine, so an automatic retry is
-    useless."""
+    """Return the failure for failed tests, for good: MAAS does not commission such a machine."""
     detail = (
         f"machine {system_id} failed its tests{quoted(said)}; test the machine again, or override the result in MAAS"
     )

@@ -58,8 +58,7 @@ async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
 
 
 def _waits(node: Node) -> bool:
-    """Return whether a change that this attempt requested is still in progress, according to the readings since the
-    request."""
+    """Return whether readings since a request of this attempt show that the change is still in progress."""
     known = node.live.memo
     if known.asked_at is None or known.asked_at < attempt_began_at(node.live):
         return False

@@ -29,8 +29,7 @@ from farrier.model.node.writes import IssueBootstrap
 
 
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Check the user data. The stage is done when the deployment's user data is known to be valid, or if the deployment
-    already runs."""
+    """Check the user data. The stage is done when they are known to be valid, or if the deployment runs."""
     site = region.site_of(node, policy)
     if node.live.memo.has_deployed:
         seen = region.latest(node)

@@ -36,8 +36,7 @@ from farrier.model.node.snapshot import Node
 
 
 def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Check the BMC. The stage is done when the BMC is manageable. For an adoption, the stage starts a probe; the
-    result of the probe continues the onboarding."""
+    """Check that the BMC is manageable; for an adoption, start the probe that continues the onboarding."""
     match node.management:
         case M.MANAGEABLE if not adopts(node):
             return _resolved(node)
@@ -64,8 +63,7 @@ def _resolved(node: Node) -> StageResult:
 
 
 def _look(node: Node, now: datetime) -> StageResult:
-    """Start the probe of an adoption. A failed adoption stops its onboarding, so this stage runs after a failed probe
-    only if a client has requested the onboarding again."""
+    """Start the probe of an adoption. After a failed one, this stage runs only if the onboarding is asked for again."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)
@@ -89,8 +87,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
 
 
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
-    """Wait for the BMC. After the deadline, the attempt fails with the class `not_manageable`, whose advice for
-    operators concerns the BMC."""
+    """Wait for the BMC. After the deadline, fail with `not_manageable`, whose advice concerns the BMC."""
     if is_late(node, now, config):
         return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)
     return Waiting(reason=reason)

@@ -39,8 +39,7 @@ from farrier.model.plural import counted
 
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Wait for the agent. The stage is done when the agent of this installation has enrolled and the node is healthy. A
-    node without an agent only has to be healthy."""
+    """Wait until this installation's agent, if the node has one, has enrolled and the node is healthy."""
     contradiction = _contradicted(node)
     if contradiction is not None:
         return contradiction
@@ -52,8 +51,7 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
 
 
 def _contradicted(node: Node) -> Failed | None:
-    """Return the failure if MAAS contradicts the installation of the machine, or None. If this workflow did not deploy
-    the machine, the machine only has to exist."""
+    """Return the failure if the machine is gone or, if this workflow deployed it, no longer deployed; or None."""
     if node.maas_id is None:
         return None
     if _deployed_it(node):
@@ -98,16 +96,14 @@ def unready(node: Node, now: datetime, config: Policy) -> str | None:
 
 
 def held(node: Node) -> str | None:
-    """Return the conditions that keep the node from entering service, or None. A node that is installed again enters
-    `offline`, where its conditions decide."""
+    """Return what keeps the node from entering service, or None. A reinstalled node enters `offline` anyway."""
     if not node.conditions or node.status is N.RETIRED:
         return None
     return conditions.in_words(ended_with_the_workflow(node).conditions) or None
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
-    """Return whether the agent has sent a heartbeat since the last change of the workflow's status. Each attempt begins
-    with such a change. An older heartbeat does not show a repair."""
+    """Return whether a heartbeat came since this attempt began: an older one does not show a repair."""
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.live.status_entered_at
 
 

@@ -34,8 +34,7 @@ _ENDED: Mapping[int | None, str] = {
 
 
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Wait for the deployment. The stage is done when the machine is deployed. The stage has a separate deadline,
-    because nothing else would end a deployment."""
+    """Wait for the deployment, with a deadline of its own, because nothing else would end it."""
     seen = region.observed(node)
     if not isinstance(seen, MaasObservation):
         return seen

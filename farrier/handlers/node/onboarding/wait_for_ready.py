@@ -119,8 +119,7 @@ def _aborted(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
-    """Fail the first attempt of the stage, so that a back-off follows. The next attempt goes back to
-    `commission_node`."""
+    """Fail the first attempt, so that a back-off follows; the next attempt goes back to `commission_node`."""
     if workflow.status_entered_at <= workflow.stage_entered_at:
         number = max(workflow.memo.commissions, 1)
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, attempt=number)

@@ -110,8 +110,7 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Change:
-    """Return the transition to `adopt_failed`. The error stays recorded until its cause is proven gone, and the
-    onboarding waits for an operator."""
+    """Return the transition to `adopt_failed`. The error stays until its cause is proven gone."""
     bmc = probing.failed(node.bmc, error, now, tries=tries)
     failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"

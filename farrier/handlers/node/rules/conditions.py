@@ -80,14 +80,12 @@ def _by_bmc(node: Node) -> tuple[Condition, ...]:
 
 
 def _by_agent(node: Node, seen: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Return these conditions after a comparison of the machine on which the agent runs; the same object if nothing
-    changes."""
+    """Return these conditions after a look at the machine on which the agent runs; the same object if none changes."""
     return _with_identity(seen, conditions.AGENT_ELSEWHERE, None if node.agent is None else node.agent.another)
 
 
 def _with_identity(seen: tuple[Condition, ...], id_: str, said: str | None) -> tuple[Condition, ...]:
-    """Return these conditions with what a comparison of machines says; None if it finds no difference. A condition that
-    stands keeps its release."""
+    """Return these conditions with what a comparison of machines says. A standing one keeps its release."""
     known = conditions.find(seen, Source.IDENTITY, id_)
     if said is None:
         return seen if known is None else conditions.without(seen, Source.IDENTITY, id_)

@@ -20,8 +20,7 @@ from farrier.model.node.snapshot import Node
 
 
 def difference(node: Node, now: datetime, config: Policy) -> str | None:
-    """Return how the last reading of MAAS differs from the status of the node; None if there is no difference, or no
-    fresh reading."""
+    """Return how the last reading of MAAS contradicts the node's status; None without a fresh contradiction."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
         return None  # the state matches

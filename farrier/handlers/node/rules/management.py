@@ -139,8 +139,7 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Change:
-    """Return the transition from a failed verification to `enroll`. The error stays recorded until its cause is proven
-    gone."""
+    """Return the transition back to `enroll`. The error stays until its cause is proven gone."""
     return transition(
         node,
         with_fields(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),

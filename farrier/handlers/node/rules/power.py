@@ -114,8 +114,7 @@ def next_read(node: Node, config: Policy) -> datetime:
 
 
 def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the last read began so recently that the next regular read may wait. The limit is the time that
-    one read may take."""
+    """Return whether the last read began within the time of one read, so that the next may wait."""
     at = node.bmc.power_at
     reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
     return reads and at is not None and now - at <= config.transient_deadline
@@ -127,8 +126,7 @@ _ESTIMATED = timedelta(seconds=1)
 
 
 def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
-    """Return the stored node. If the confirmed state equals the stored state, the time of the last confirmation is
-    added."""
+    """Return the stored node, with the time of the last confirmation if the confirmed state is the stored one."""
     stored_at, at = stored.bmc.power_at, remembered.bmc.power_at
     if stored_at is None or at is None or not stored_at < min(at, now) or at - now > _ESTIMATED:
         return stored
@@ -210,8 +208,7 @@ async def _reading(node: Node, services: NodeServices) -> BmcReading:
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """Store the reading. After a change, the node runs again at once. An unchanged reading is stored only every
-    `confirmed_every`."""
+    """Store the reading, an unchanged one only every `confirmed_every`. After a change, run again at once."""
     before, after = node.bmc, to.bmc
     same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (
         after.power,
@@ -275,8 +272,7 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """Add a try for a login that may have been refused. The BMC does not change if it already has this try, or if the
-    login cap is already reached."""
+    """Add a try for a login that may have been refused, unless the BMC has it or the login cap is reached."""
     may = bmc if has_try(bmc) else counted(bmc, now)
     return bmc if isinstance(may, Wait) else may
 

@@ -137,8 +137,7 @@ def _resumed(node: Node, now: datetime) -> Node:
 
 
 def _adopted(node: Node, now: datetime, config: Policy, hold: Hold, adopt: Respond) -> Decision:
-    """Accept the observed state: the power that the machine has, and for a workflow what intent adopt_observed_state
-    does."""
+    """Accept the machine's power, and for a workflow do what intent adopt_observed_state does."""
     if node.deleting:
         return Wait(reason=held("a deletion cannot be adopted; choose resume or end"), rests=True)
     if node.management is M.MANAGEABLE and node.paused is None and not _is_read(node, hold):

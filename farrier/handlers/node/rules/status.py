@@ -205,8 +205,7 @@ def _left(node: Node, leaving: _Leaving) -> Decision:
 
 
 def _is_off_by_intent(bmc: Bmc) -> bool:
-    """Return whether an intent switched the machine off: farrier enforces this power, or began to switch it shortly
-    before the power was read."""
+    """Return whether farrier enforces that the machine is off, or switched it shortly before the reading."""
     if bmc.desired_power is PowerState.OFF:
         return True
     asked_at, off_at = bmc.off_asked_at, bmc.power_since or bmc.power_at

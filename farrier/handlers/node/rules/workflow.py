@@ -95,8 +95,7 @@ def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
-    """Wait for an operator, because the node has no decommission although its status requires one. The row of such
-    a node was restored from a backup or edited by hand."""
+    """Wait for an operator: a backup or an edit left the node without the decommission that its status requires."""
     why = f"waits for an operator: the node is {node.status}, but no decommission of it is live"
     return Wait(reason=why, ends_by=EndsBy.PERSON, rests=True)
 
@@ -117,8 +116,7 @@ def remove(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Begin the second half of a reimage: an onboarding that installs the node again. The node stays retired until the
-    onboarding completes."""
+    """Begin the second half of a reimage: an onboarding that installs the node, which stays retired until its end."""
     if not node.redeploying:
         return None
     if node.paused is not None:
@@ -172,8 +170,7 @@ def _failed_retryable(node: Node, now: datetime) -> Decision:
 
 
 def _last_attempt(node: Node, failure: FailureClass, now: datetime) -> Decision:
-    """After the last attempt, stop the workflow until an operator resolves it, unless an outage of the region turns out
-    to be the cause."""
+    """After the last attempt, stop the workflow for an operator, unless an outage of the region was the cause."""
     workflow = node.live
     left = NOTICED_WITHIN - attended(node, workflow.status_entered_at, now)
     if left >= timedelta(0):

@@ -82,8 +82,7 @@ def has_work(node: Node) -> bool:
 
 
 def undoing(node: Node, after: AfterUndo) -> Node:
-    """Return the node at the beginning of the undo of its workflow. The failure of an earlier undo stays recorded until
-    this undo ends."""
+    """Return the node at the beginning of an undo. The failure of an earlier undo stays until this one ends."""
     return with_workflow(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
 
 
@@ -130,8 +129,7 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
-    """Wait while the last observation shows an operation of MAAS that ends by itself; return None if the undo must read
-    the machine. Sends no request to the region."""
+    """Wait while the last observation shows work of MAAS that ends by itself; None if the undo must read."""
     seen = node.maas
     if seen is None or not seen.tells_of(node.live.status_entered_at):
         return None
@@ -144,8 +142,7 @@ def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
 
 
 def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settled | Send:
-    """Return the next change for a machine that no other user owns. `ours` is set if the machine's deployment belongs
-    to this workflow."""
+    """Return the next change for a machine that is free or farrier's; `ours` if this workflow deployed it."""
     named = f"machine {machine.system_id} is {(machine.status_name or str(machine.status))[:64]}"
     if machine.status in _AT_REST:
         return Done(reason=named)
@@ -170,8 +167,7 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
 
 
 def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
-    """Abort the operation. Requests are separated by a pause, because MAAS continues to show an aborted operation until
-    the power is off."""
+    """Abort the operation, not too often, because MAAS shows an aborted operation until the power is off."""
     if _abort_is_asked(node, now):
         return Waiting(reason=_ending(machine.system_id))
     to = with_note(node, asked=_ABORT, asked_at=now)
@@ -228,8 +224,7 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
 
 
 def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
-    """Wait, or give up after the deadline. The deadline also applies during errors of the region, because otherwise the
-    undo could last without end."""
+    """Wait, or give up after the deadline, also during errors of the region, so that no undo lasts without end."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"the undo did not finish in time: {result.reason}")
     return Wait(

@@ -82,8 +82,7 @@ def fail(
 
 
 def _pause(workflow: Workflow, failure: FailureClass, now: datetime) -> timedelta:
-    """Return the pause before the next attempt. Attempts that are not counted are paced by the time that the stage has
-    already taken."""
+    """Return the pause before the next attempt; if attempts do not count, as long as the stage already took."""
     if failure in UNCOUNTED:
         return min(max(now - workflow.stage_entered_at, BACKOFF_FIRST), BACKOFF_MAX)
     return stage_backoff(workflow.attempt)
@@ -122,8 +121,7 @@ def freeze(node: Node, failure: FailureClass, detail: str, *, stop: StopRequest,
 
 
 def adoption_cut_short(node: Node, why: str) -> Node:
-    """Return the node after its adoption was interrupted. It is unknown whether the adoption logged in, so its login
-    try stays recorded."""
+    """Return the node after its adoption was interrupted. It may have logged in, so its try stays recorded."""
     bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
     return adoption_stopped(
         with_fields(node, management=Management.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"
@@ -131,8 +129,7 @@ def adoption_cut_short(node: Node, why: str) -> Node:
 
 
 def adoption_stopped(node: Node, failure: FailureClass, detail: str) -> Node:
-    """Return the node after its adoption stopped; its onboarding waits for an operator. If the failure is unsafe, the
-    node is also quarantined."""
+    """Return the node after its adoption stopped: its onboarding waits, and an unsafe failure quarantines it."""
     if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
         return node
     return freeze(node, failure, detail, stop=StopRequest.FAILED, cause="rule: adopt").to

@@ -69,8 +69,7 @@ def first(node: Node, type_: TaskType) -> CreateTask:
 
 
 def _is_of_worker(node: Node, type_: TaskType, config: Policy) -> bool:
-    """Return whether a worker has to clean the machine also without its agent: the site requires evidence, and its
-    workers give it."""
+    """Return whether a worker cleans the machine also without an agent, for the evidence that the site requires."""
     site = config.site_of(node)
     if site is None or type_ not in proof.STAGE_OF or node.live.options.untouched is not None:
         return False
@@ -148,8 +147,7 @@ def _by_force(node: Node, task: Task) -> StageResult:
 
 
 def _nobody_comes(node: Node, task: Task) -> bool:
-    """Return whether nobody may come for a queued task: the node is agentless, and the site may have no worker for it.
-    The region cleans the machine afterwards, so no cleaning depends on the task."""
+    """Return whether no worker may come for an agentless node's task, which the region's cleaning does not need."""
     by_region = isinstance(node.workflow, Decommission) and node.workflow.options.cleaned_by is CleaningBy.REGION
     return node.agentless and by_region and task.status is T.QUEUED and task.type not in proof.STAGE_OF
 
@@ -172,8 +170,7 @@ def _again(task: Task) -> tuple[Write, ...]:
 
 
 def _lease_left(node: Node, task: Task, now: datetime) -> timedelta:
-    """Return how long the lease of a task still lasts. Outages since the task was issued extend the lease, because its
-    agent may not have been able to renew it."""
+    """Return how long the lease still lasts, extended by outages in which its agent could not renew it."""
     if task.lease_until is None:
         return _AT_ONCE
     could_renew = attended if task.is_with_worker else reachable
@@ -202,8 +199,7 @@ def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
 
 
 def _had_its_time(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the task had the time `force_after`. This time begins at the start of the stage or at the end of
-    the last pause."""
+    """Return whether the task had `force_after`, from the start of the stage or the end of the last pause."""
     workflow = node.live
     began_at = max(workflow.stage_entered_at, workflow.memo.unpaused_at or NO_TIME)
     return reachable(node, began_at, now) >= config.force_after

@@ -54,8 +54,7 @@ class RegionPlaces(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
 
     def untagged(self, place: TablePlace, near: Vlan | None) -> Vlan | None:
-        """Return the target VLAN of an interface that is on VLAN `near` now; None if the interface is on no VLAN and
-        needs no VLAN."""
+        """Return the target VLAN of an interface that is on VLAN `near` now; None if it is on none and needs none."""
         subnet = self._named(place)
         there = None if subnet is None else subnet.vlan
         if place.vid is None:

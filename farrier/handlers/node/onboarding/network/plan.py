@@ -110,8 +110,7 @@ def _vlan_of_ports(seen: SeenNetwork, bonded: Bonded, place: TablePlace) -> Vlan
 
 
 def _check_later(seen: SeenNetwork, place: TablePlace, vlan: Vlan | None, bond: BondSite, node: str) -> None:
-    """Raise ConfigError if a later change would fail. This check comes before the creation of anything that farrier
-    could not remove."""
+    """Raise ConfigError if a later change would fail, before the creation of what farrier cannot remove."""
     seen.places.link(place, vlan, node=node)
     for want in bond.vlans:
         above = _tagged(place, want)

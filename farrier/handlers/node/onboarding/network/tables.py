@@ -43,8 +43,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(network: NetworkSite, interfaces: Sequence[Interface], boot: int | None) -> Setup:
-    """Resolve the tables for this machine. Raises ConfigError if they do not fit the machine. `boot` is the ID of the
-    boot interface."""
+    """Resolve the tables for this machine with boot interface `boot`. Raises ConfigError if they do not fit."""
     physical = [one for one in interfaces if one.type in {None, "physical"}]
     bonds = tuple(_bonded(number, bond, physical, boot) for number, bond in enumerate(network.bonds, start=1))
     ports = tuple(_ports(network.ports, physical, boot))

@@ -64,8 +64,7 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | StageStep | Fail
 
 
 def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | StageStep:
-    """Repeat the allocation, but only when `_TAKE_AGAIN` has passed since the last allocation, so that runs do not
-    request networks in a tight loop."""
+    """Repeat the allocation, but only `_TAKE_AGAIN` after the last one, so that runs do not loop tightly."""
     reason = "farrier allocates the networks that are available"
     took_at = node.live.memo.took_at
     if took_at is not None and now - took_at < _TAKE_AGAIN:
