@@ -4,6 +4,10 @@ in MAAS.
 The facts stay in `Node.bmc` and `Node.maas`; a condition only states what they mean for the node. A condition that an
 operator released stays a note as long as the fact lasts. Each run of a node begins with `with_conditions`, so its rules
 see the effects that the policy decides, and the run's commit stores them.
+
+A state in MAAS that contradicts a node in service (drift) counts as soon as two readings, a minute apart, show it; stale
+readings prove nothing. Its condition ends when two readings, a minute apart, have shown that the machine is deployed and
+that farrier's user owns it.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Decision, Policy
-from farrier.handlers.node.rules import drift
+from farrier.handlers.node.maas import region
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.bmc import BmcFailure
-from farrier.model.machine.expected import IN_SERVICE
+from farrier.model.machine.expected import DRIFTING, IN_SERVICE, disagreement
+from farrier.model.machine.observation import CONFIRMED_AFTER, MaasObservation
 from farrier.model.node import conditions
 from farrier.model.node.conditions import CRITICAL, Condition, Source, decided
 from farrier.model.node.layers import Management, NodeStatus
@@ -43,7 +49,7 @@ def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
         return node  # nearly every run
     if node.deleting or node.status is NodeStatus.DELETED:
         return node
-    standing = drift.compared(node, _by_agent(node, _by_bmc(node)), now, config)
+    standing = _by_region(node, _by_agent(node, _by_bmc(node)), now, config)
     new = decided(standing, config.conditions, node.site, node.model or bmc.product)
     return node if new is node.conditions else replace(node, conditions=new)
 
@@ -110,3 +116,53 @@ def _is_proven_since(node: Node, known: Condition) -> bool:
     if node.management is not Management.MANAGEABLE or node.bmc.sync_failure is not None or read_at is None:
         return False
     return known.since is None or read_at > known.since
+
+
+def drift(node: Node, now: datetime, config: Policy) -> str | None:
+    """Return how the last reading of MAAS contradicts the node's status; None without a fresh contradiction."""
+    seen = node.maas
+    if seen is None or (seen.state in IN_SERVICE and seen.ours is not False):
+        return None  # the state matches
+    if not seen.fresh(now, config.observation_ttl):
+        return None
+    return disagreement(node.status, seen, foreign=_is_foreign(node, seen))
+
+
+def _by_region(node: Node, stands: tuple[Condition, ...], now: datetime, config: Policy) -> tuple[Condition, ...]:
+    """Return these conditions after a comparison with MAAS; the same object if nothing changes."""
+    known = next((each for each in stands if each.source == Source.REGION), None)
+    new = _contradiction(node, now, config) if node.status in DRIFTING else None
+    if new is not None and (known is None or known.id != new.id):
+        return conditions.added(conditions.without_source(stands, Source.REGION), new)
+    if known is not None and _is_over(node, known, now, config):
+        return conditions.without_source(stands, Source.REGION)
+    return stands
+
+
+def drift_ends(node: Node, now: datetime, config: Policy) -> bool:
+    """Return whether the last reading shows that the machine is deployed and that farrier's user owns it."""
+    seen = node.maas
+    if seen is None or not seen.fresh(now, config.observation_ttl):
+        return False
+    return seen.state in IN_SERVICE and seen.ours is True
+
+
+def _contradiction(node: Node, now: datetime, config: Policy) -> Condition | None:
+    """Return the condition of a difference; None without a difference, or if no second reading has confirmed it."""
+    seen, said = node.maas, drift(node, now, config)
+    if seen is None or said is None or not (_is_foreign(node, seen) or seen.confirmed):
+        return None
+    id_ = conditions.MACHINE_DELETED if seen.state is MaasStatus.ABSENT else conditions.DISAGREEMENT
+    return conditions.stated(Source.REGION, id_, said)
+
+
+def _is_foreign(node: Node, seen: MaasObservation) -> bool:
+    return node.deployed_here and region.is_foreign(seen)  # ownership is never transient, so one reading is enough
+
+
+def _is_over(node: Node, known: Condition, now: datetime, config: Policy) -> bool:
+    """Return whether two readings, far enough apart, prove that the condition has ended."""
+    seen = node.maas
+    if seen is None or known.since is None or not drift_ends(node, now, config):
+        return False
+    return seen.tells_of(known.since) and seen.fresh_at - seen.since >= CONFIRMED_AFTER

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Decision, Policy, transition, unproven_health, vitals, with_fields
-from farrier.handlers.node.rules import drift
+from farrier.handlers.node.rules.conditions import drift, drift_ends
 from farrier.model.loop.outcome import EndsBy, Transition, Wait
 from farrier.model.machine import health
 from farrier.model.machine.bmc import PowerState
@@ -82,7 +82,7 @@ class _Leaving(msgspec.Struct, frozen=True):
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Take the node out of service if it is switched off or silent, or if a condition requires it. A brake holds the
     node only for the causes that this brake counts."""
-    facts, said = vitals(node, now, config), drift.difference(node, now, config)
+    facts, said = vitals(node, now, config), drift(node, now, config)
     off, silence = health.off(facts), health.silent(facts)
     if off is None and silence is None and said is None and not node.conditions:
         return None  # nearly every run
@@ -136,7 +136,7 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
     standing = conditions.quarantining(node.conditions)
     if standing:
         of_the_region = node.ever_onboarded and {each.source for each in standing} == {Source.REGION}
-        is_ending = of_the_region and drift.is_ending(node, now, config)
+        is_ending = of_the_region and drift_ends(node, now, config)
         ends_by = EndsBy.ITSELF if is_ending else EndsBy.PERSON
         # A read of the region's events that shows none of this machine does not wake the node, but it proves that the
         # machine is still deployed.
