@@ -35,6 +35,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # A machine that does not keep its target power must not be switched in a loop.
 ENFORCE_EVERY = timedelta(minutes=5)
+KEEPS_TRYING = f"farrier enforces it from now on, and tries at most once in {duration.human(ENFORCE_EVERY)}"
 
 # Slow machines need more than a minute to power off, and the BMC client allows two.
 DEADLINE = timedelta(minutes=3)
@@ -318,7 +319,7 @@ def _not_done(
             node, replace(bmc, enforce_error=why), IntentStatus.REJECTED, f"set_power {wanted.power}: {why}"
         )
     if wanted.enforce and not for_good:
-        reason = f"set_power {wanted.power}: not done yet: {why}; {keeps_trying()}"
+        reason = f"set_power {wanted.power}: not done yet: {why}; {KEEPS_TRYING}"
         return _answered(node, kept(bmc, wanted.power, why, wanted.at), IntentStatus.ACCEPTED, reason)
     target = bmc.desired_power
     stays = "; farrier does not try again" if target is None else f"; farrier still enforces power {target}"
@@ -328,11 +329,6 @@ def _not_done(
 def kept(bmc: Bmc, power: PowerRequest, why: str, at: datetime | None) -> Bmc:
     """Return the BMC with `power` as its target power, which the last attempt, at `at`, did not reach."""
     return replace(bmc, desired_power=PowerState(power), enforced_at=at, enforce_error=why)
-
-
-def keeps_trying() -> str:
-    """Return the text that farrier tries again."""
-    return f"farrier enforces it from now on, and tries at most once in {duration.human(ENFORCE_EVERY)}"
 
 
 def _answered(node: Node, bmc: Bmc, status: IntentStatus, reason: str) -> Change:

@@ -59,7 +59,7 @@ def recorded(node: Node) -> Identity:
 
 def recorded_by_bmc(bmc: Bmc) -> Identity:
     """Return the identity of the machine that the node has or had, as its BMC reported it."""
-    return bmc.former or _of_bmc(bmc)
+    return bmc.former or Identity(serial=bmc.serial, uuid=bmc.uuid, macs=bmc.macs, manufacturer=bmc.manufacturer)
 
 
 async def verified(node: Node, services: NodeServices, *, must_prove: bool) -> BmcReading:
@@ -204,10 +204,6 @@ def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
 def _binding(bmc: Bmc) -> Identity:
     """Return the identity that the machine at the BMC must have."""
     return Identity() if bmc.replacing is not None else recorded_by_bmc(bmc)
-
-
-def _of_bmc(bmc: Bmc) -> Identity:
-    return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=bmc.macs, manufacturer=bmc.manufacturer)
 
 
 def _seen(reading: BmcReading) -> Identity:

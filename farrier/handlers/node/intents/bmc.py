@@ -103,7 +103,7 @@ def manage(request: Request) -> Reply:
 
 
 def set_power(request: Request) -> Reply:
-    """Record the power action to send, in a separate commit. The intent stays pending until `switching` commits its
+    """Record the power action to send, in a separate commit. The intent stays pending until `power_switch` commits its
     answer together with the result. The intent may be repeated: if the machine already has the requested power, no
     action is sent."""
     node, now, params = request.node, request.now, request.params
@@ -130,7 +130,7 @@ def set_power(request: Request) -> Reply:
             return KeepPending(reason=begun.reason)
         if params.enforce:
             later = power_switch.kept(node.bmc, params.power, begun.reason, node.bmc.enforced_at)
-            reason = f"set_power {params.power}: not done yet: {begun.reason}; {power_switch.keeps_trying()}"
+            reason = f"set_power {params.power}: not done yet: {begun.reason}; {power_switch.KEEPS_TRYING}"
             return Accept(reason=reason, to=with_fields(node, bmc=later))
         return Reject(reason=f"{_ACTION} {params.power}: {begun.reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:

@@ -8,7 +8,7 @@ a filter.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -102,10 +102,16 @@ def other_host(one: str, other: str) -> bool:
 
 async def look(client: MaasClient, known: Clues) -> tuple[FoundMachine, ...] | None:
     """Return every machine that matches a clue, each once; None if the recorded machine no longer exists."""
-    seen = _Sightings()
+    machines: dict[str, Machine] = {}
+    by: defaultdict[str, list[str]] = defaultdict(list)
+
+    def note(machine: Machine, clue: str) -> None:
+        machines.setdefault(machine.system_id, machine)
+        by[machine.system_id].append(clue)
+
     if known.maas_id is not None:
         try:
-            seen.note(await client.machine(known.maas_id), "its recorded ID")
+            note(await client.machine(known.maas_id), "its recorded ID")
         except MaasError as error:
             if error.failure is MaasFailure.ABSENT:
                 return None
@@ -113,43 +119,26 @@ async def look(client: MaasClient, known: Clues) -> tuple[FoundMachine, ...] | N
     for machine in await client.machines(LookUp.MAC_ADDRESS, known.macs):
         shared = sorted({*known.macs} & {*macs_of(machine)})
         if shared:
-            seen.note(machine, f"MAC address {shared[0]}")
+            note(machine, f"MAC address {shared[0]}")
+    named = f"host name {known.hostname}"
     for machine in await client.machines(LookUp.HOSTNAME, (known.hostname,)):
         if machine.hostname.lower() == known.hostname:
-            seen.note(machine, f"host name {known.hostname}", is_name=True)
+            note(machine, named)
     addresses = await client.power_addresses()
     there = {system_id for system_id, power in addresses.items() if is_at(known, power)}
-    more = await client.machines(LookUp.ID, sorted(there - seen.machines.keys()))
-    for machine in (*seen.machines.values(), *more):
+    more = await client.machines(LookUp.ID, sorted(there - machines.keys()))
+    for machine in (*machines.values(), *more):
         if machine.system_id in there:
-            seen.note(machine, f"BMC address {known.host}")
-    return seen.found(addresses)
-
-
-class _Sightings:
-    """Machines, and the clues that found each machine."""
-
-    def __init__(self) -> None:
-        self.machines: dict[str, Machine] = {}
-        self._by: dict[str, list[str]] = {}
-        self._by_others: set[str] = set()
-
-    def note(self, machine: Machine, clue: str, *, is_name: bool = False) -> None:
-        self.machines.setdefault(machine.system_id, machine)
-        self._by.setdefault(machine.system_id, []).append(clue)
-        if not is_name:
-            self._by_others.add(machine.system_id)
-
-    def found(self, addresses: Mapping[str, PowerAddress]) -> tuple[FoundMachine, ...]:
-        return tuple(
-            FoundMachine(
-                machine=machine,
-                by=tuple(self._by[id_]),
-                only_by_name=id_ not in self._by_others,
-                power=addresses.get(id_, PowerAddress()),
-            )
-            for id_, machine in self.machines.items()
+            note(machine, f"BMC address {known.host}")
+    return tuple(
+        FoundMachine(
+            machine=machine,
+            by=tuple(by[id_]),
+            only_by_name={*by[id_]} == {named},
+            power=addresses.get(id_, PowerAddress()),
         )
+        for id_, machine in machines.items()
+    )
 
 
 def is_at(known: Clues, power: PowerAddress) -> bool:

@@ -2,11 +2,8 @@
 
 Nodes in `enroll` with complete details are verified after the back-off of the last failure, if `auto_manage` is set or
 an intent requested the verification. A verification only reads. A verification ends when the read has a result, when
-its deadline passes, when an intent arrives that must not wait, or when farrier recovers from a crash.
-
-The commit before a login records a login try, and each try allows one login. An interrupted verification goes back to
-`enroll`, and the next verification needs a new try. So every login counts for the login cap, even after a crash or an
-intent.
+its deadline passes, when an intent arrives that must not wait, or when farrier recovers from a crash. An interrupted
+verification goes back to `enroll`, and the next one needs a new login try.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Reads the power, health and identity of manageable nodes, with one regular read of the BMC.
 
-The handler calls the rule `tend` for manageable nodes, and `recover` after a run whose result is unknown. The result of
-a read is payload and does not change any layer. Module `switching` handles enforced and requested power. A failed read
-is shown in the node's wait reason and counted in a metric; farrier retries it after growing pauses. The last good
-reading keeps its time, and becomes stale. The moment of a node's read within the interval depends on the node's ID, so
-that farrier does not read all nodes at the same time.
+A read changes no layer; `power_switch` handles enforced and requested power. A failed read is shown in the node's wait
+reason and counted in a metric; farrier retries it after growing pauses. The last good reading keeps its time, and
+becomes stale. The moment of a node's read within the interval depends on the node's ID, so that farrier does not read
+all nodes at the same time.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
         deadline=config.transient_deadline,
         reads_only=True,
         if_interrupted=partial(_unseen, node, now),
-        if_failed=partial(_raised, node, now, config),
+        if_failed=lambda: _failed(node, now, raised(), config),
         observes=node.bmc.sync_failure is None and not has_try(node.bmc),
     )
 
@@ -255,10 +254,6 @@ def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Chang
         # The failure is the same as before, so the stored reason keeps its time.
         return Update(to=to, reason=reason, requeue_after=next_read(to, config) - now, quiet=True)
     return transition(node, to, reason=reason, cause="step: read power")
-
-
-def _raised(node: Node, now: datetime, config: Policy) -> Change:
-    return _failed(node, now, raised(), config)
 
 
 def _pause(node: Node, error: BmcError, failures: int) -> timedelta:

@@ -39,7 +39,7 @@ def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageRes
         return Done(reason=f"{type_}: {why}", skipped=why)
     if task is None:
         return _issue(type_, CreateTask(type=type_))
-    if task.is_live and _force_is_due(node, now, config):
+    if task.is_live and node.live.options.force and _had_its_time(node, now, config):
         return _by_force(node, task)
     if _nobody_comes(node, task) and _had_its_time(node, now, config):
         return _without_an_agent(node, task)
@@ -191,11 +191,6 @@ def _current(node: Node, type_: TaskType, config: Policy | None = None) -> Task 
         config is None or proof.why_refused(node, config, proof.of_task(node, task)) is None
     )
     return task if counts or task.created_at >= workflow.status_entered_at else None
-
-
-def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether `force` may cancel the task now."""
-    return node.live.options.force and _had_its_time(node, now, config)
 
 
 def _had_its_time(node: Node, now: datetime, config: Policy) -> bool:
