@@ -1,8 +1,8 @@
 """Stage `apply_roce_phase2`: allocates the node's addresses and memberships, and configures bonds, VLANs, MTU and links
 for the site's fabric.
 
-Module `network_uses` makes the allocations. For the configuration, each run reads the machine and the region's
-networks, plans the missing changes (`network_plan`), and requests the first missing change. If the plan is empty, the
+Module `uses` makes the allocations. For the configuration, each run reads the machine and the region's
+networks, plans the missing changes (`plan`), and requests the first missing change. If the plan is empty, the
 stage is done. The stage changes only a ready machine. A site without network tables has nothing to configure. If the
 tables do not fit this machine, the stage fails and changes nothing.
 """
