@@ -77,7 +77,8 @@ def differences(partition: IbPartition, have: Pkey | None, plan: PartitionPlan, 
     if have is None:
         return f"partition {spelled(partition.pkey)} is missing"
     leaving = [guid for change in plan.changes if isinstance(change, RemovePorts) for guid in change.guids]
-    return "; ".join([*_of_itself(partition.wanted(named=named), have), *_of_ports(_ports(partition), have.ports, leaving)])
+    of_ports = _of_ports(_ports(partition), have.ports, leaving)
+    return "; ".join([*_of_itself(partition.wanted(named=named), have), *of_ports])
 
 
 def _of_itself(wanted: WantedPartition, have: Pkey) -> Iterator[str]:

@@ -127,7 +127,8 @@ def _test(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _recorded(node: Node, now: datetime, erase: Erase, ran: Ran) -> Settled:
-    evidence = region_check.reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
+    cycle = power_cycle.seen(node)
+    evidence = region_check.reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=cycle)
     if isinstance(evidence, str):
         return region_check.unclean(f"test {ran.run.script}: {evidence}")
     return StageStep(

@@ -18,7 +18,8 @@ from farrier.handlers.node.changes import Done, Failed, Policy, Waiting, own
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Unlock
-from farrier.model.maas.reading import BEING_RELEASED, MaasStatus, Machine, StatusNumber
+from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
+from farrier.model.maas.reading import MaasStatus as M
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.machine.observed_goals import goals_left, shows_goal
 from farrier.model.node.failures import FailureClass
@@ -108,4 +109,4 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | 
 def is_given_back(seen: MaasObservation | None) -> bool:
     """Return whether MAAS has removed the node's system and its agent. If the machine is new and running, this is
     unproven, because MAAS may never have installed the machine."""
-    return seen is not None and (seen.state is MaasStatus.READY or (seen.state is MaasStatus.NEW and seen.power_state != "on"))
+    return seen is not None and (seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on"))

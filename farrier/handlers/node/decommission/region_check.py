@@ -1,4 +1,4 @@
-"""The region's check of a released machine: makes evidence of its output, for the stages that judge this evidence. Pure.
+"""The region's check of a released machine: makes evidence of its output for the stages that judge this evidence. Pure.
 
 The check compares the disks that it found with those that MAAS knows.
 """

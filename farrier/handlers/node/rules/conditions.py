@@ -5,9 +5,9 @@ The facts stay in `Node.bmc` and `Node.maas`; a condition only states what they 
 operator released stays a note as long as the fact lasts. Each run of a node begins with `with_conditions`, so its rules
 see the effects that the policy decides, and the run's commit stores them.
 
-A state in MAAS that contradicts a node in service (drift) counts as soon as two readings, a minute apart, show it; stale
-readings prove nothing. Its condition ends when two readings, a minute apart, have shown that the machine is deployed and
-that farrier's user owns it.
+A state in MAAS that contradicts a node in service (drift) counts as soon as two readings, a minute apart, show it;
+stale readings prove nothing. Its condition ends when two readings, a minute apart, have shown that the machine is
+deployed and that farrier's user owns it.
 """
 
 from __future__ import annotations
