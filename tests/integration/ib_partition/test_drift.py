@@ -75,16 +75,6 @@ async def test_a_port_without_a_member_is_reported_first_and_removed_when_it_sta
     assert await fabric.history(made) == ["ready"]
 
 
-async def test_a_port_without_a_member_is_not_removed_after_a_single_reading(fabric: Fabric) -> None:
-    await fabric.ready("ib", GUIDS[0])
-    fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
-    await fabric.wait()
-    for _ in range(3):  # further runs that share the same reading
-        await fabric.conn.execute("SELECT farrier.enqueue('ib_partition', id) FROM farrier.ib_partitions")
-        await fabric.settle()
-    assert "remove" not in fabric.manager.changes
-
-
 async def test_a_port_that_a_client_joins_meanwhile_stays(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
@@ -107,13 +97,6 @@ async def test_a_port_without_a_member_that_reappears_counts_as_first_seen(fabri
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
     await fabric.wait()
     assert GUIDS[9] in fabric.ports
-
-
-async def test_a_change_of_another_port_does_not_remove_a_port_without_a_member(fabric: Fabric) -> None:
-    await fabric.ready("ib", GUIDS[0])
-    fabric.manager.partitions[KEY].ports |= {GUIDS[9]: Port(), GUIDS[0]: Port("limited")}
-    await fabric.wait()
-    assert fabric.ports == {GUIDS[0]: "full", GUIDS[9]: "full"}
 
 
 async def test_a_partition_keeps_the_name_that_ufm_gave_unless_the_site_sets_names(fabric: Fabric) -> None:

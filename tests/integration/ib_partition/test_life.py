@@ -67,17 +67,6 @@ async def test_ready_to_error_and_back_by_an_update(fabric: Fabric) -> None:
     assert fabric.manager.partitions[KEY].rate_limit == 100.0
 
 
-async def test_an_error_is_entered_once_while_it_lasts(fabric: Fabric) -> None:
-    fabric.manager.refuses[KEY] = "no"
-    made = await fabric.create()
-    await fabric.settle()
-    entered = (await fabric.row(made))["state_entered_at"]
-    for _ in range(3):
-        await fabric.wait()
-    assert await fabric.history(made) == ["error"]
-    assert (await fabric.row(made))["state_entered_at"] == entered
-
-
 async def test_ready_to_deleting_to_gone_deletes_the_partition_in_ufm(fabric: Fabric) -> None:
     made = await fabric.ready()
     assert await fabric.asked("delete") == ("accepted", "")

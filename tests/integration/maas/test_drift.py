@@ -156,12 +156,6 @@ async def test_a_contradiction_from_before_the_region_was_lost_is_confirmed_once
     assert await lives(node, 3 * MINUTE) == "quarantined"
 
 
-async def test_a_node_without_a_machine_in_maas_does_not_drift(site: Site) -> None:
-    token = "a token of its own, as good as any other"
-    node = await (await (await site.register(bootstrap_token=token)).enroll(token)).beat()
-    assert await lives(node, 3 * MINUTE) == "active"
-
-
 async def test_a_machine_renamed_by_hand_is_the_same_machine(site: Site) -> None:
     node = await active(site)
     (await record(node)).hostname = "renamed"

@@ -70,14 +70,6 @@ async def test_a_failing_bmc_is_verified_no_longer_without_auto_manage(site: Sit
     assert await site.conn.fetchval(clock, machine.id) == 0, "no verification is pending"
 
 
-async def test_an_unchanged_version_causes_no_verification(site: Site) -> None:
-    machine = await site.with_bmc()
-    for _ in range(5):
-        await site.wait(MINUTE)
-    assert len(site.bmc.calls) == 1
-    assert await management(machine) == "manageable"
-
-
 async def test_a_failed_login_waits_for_its_back_off_or_for_a_new_version_whichever_comes_first(site: Site) -> None:
     site.bmc.fail(refused("v1"))
     machine = await site.with_bmc()

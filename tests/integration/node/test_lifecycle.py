@@ -90,11 +90,6 @@ async def test_a_hold_is_lifted_before_any_onboarding_and_the_node_stays_out_of_
     assert (await machine.state())[0] == "active"
 
 
-async def test_a_quarantined_node_that_was_in_service_is_not_onboarded(site: Site) -> None:
-    machine = await (await site.active()).asked("quarantine", reason="x")
-    assert "release or decommission it" in await told(machine, "onboard", mode="manual")
-
-
 async def test_a_quarantine_survives_a_drain_that_is_cancelled(site: Site) -> None:
     machine = await (await site.active()).asked("quarantine", reason="fire")
     await (await machine.asked("drain")).beat()
@@ -118,10 +113,6 @@ async def test_an_onboarding_that_was_about_to_begin_does_not_lift_a_quarantine(
 
 
 # --- workflows that need MAAS do not begin here
-
-
-async def test_an_onboarding_that_needs_maas_is_refused(site: Site) -> None:
-    assert "no MAAS configured" in await told(await site.register(), "onboard", mode="deploy")
 
 
 async def test_a_full_decommission_of_a_node_without_maas_id_skips_its_stages_in_maas(site: Site) -> None:

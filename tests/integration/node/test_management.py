@@ -13,7 +13,6 @@ from farrier.io.kinds.node import NodeRows
 from farrier.io.kinds.state import PostgresStateIO
 from farrier.io.queries.lists import PostgresQueries
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.views.nodes import NodeFilter
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg
@@ -124,32 +123,6 @@ async def test_a_system_path_in_the_address_is_never_replaced(site: Site) -> Non
 
 
 # --- failures
-
-
-async def test_a_bug_of_the_client_is_a_failure_like_any_other(site: Site) -> None:
-    site.bmc.fail(BmcError(BmcFailure.INTERNAL, "a bug"))
-    machine = await site.with_bmc()
-    bmc = await machine.bmc()
-    assert (bmc["failure"], bmc["failures"]) == ("internal", 1)
-    assert bmc["last_error"] == "a bug"
-    dialled = len(site.bmc.calls)
-    await site.wait(25 * SECOND)
-    assert len(site.bmc.calls) == dialled, "the next attempt begins only after the back-off"
-    await site.wait(6 * SECOND)
-    assert (len(site.bmc.calls), (await machine.bmc())["failures"]) == (dialled + 1, 2)
-    failed = await PostgresQueries(site.pool).inventory(NodeFilter(failed=True))
-    assert [node.name for node in failed.rows] == [machine.name]
-
-
-async def test_a_bug_of_the_client_is_a_failure_in_adoption_read_and_power_change_too(site: Site) -> None:
-    adopted, read = await site.with_bmc(), await site.with_bmc()
-    site.bmc.fail(BmcError(BmcFailure.INTERNAL, "a bug"))
-    await adopted.ask("adopt")
-    assert (await adopted.bmc())["failure"] == "internal"
-    answer = await read.ask("set_power", power="reset")
-    assert (answer.status, str(answer.reason).partition(": ")[2][:8]) == ("rejected", "internal")
-    await site.wait(2 * MINUTE)
-    assert (await read.bmc())["sync_failure"] == "internal"
 
 
 async def test_power_that_was_not_read_is_unknown(site: Site) -> None:
@@ -263,10 +236,3 @@ async def test_an_intent_for_another_node_s_bmc_does_not_interrupt_a_verificatio
     assert (answer.status, answer.reason) == ("rejected", "the BMC TAKEN.example already belongs to node holder")
     assert ((await machine.look())["management"], len(site.bmc.calls)) == ("manageable", dialled)
     assert "tries" not in await machine.bmc()
-
-
-async def test_an_intent_that_can_be_carried_out_interrupts_a_verification(site: Site) -> None:
-    machine = await site.verifying(await site.with_bmc())
-    given = await machine.tell("set_bmc", address="https://free.example")
-    await site.cut_short()
-    assert (await site.answer(given)).status == "accepted"

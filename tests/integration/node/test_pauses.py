@@ -40,19 +40,6 @@ async def test_a_pause_does_not_hold_cancel_and_delete(site: Site, action: str, 
     assert (await machine.look())["status"] == ends_as
 
 
-async def test_intents_that_a_pause_held_are_answered_when_the_node_is_deleted(site: Site) -> None:
-    machine = await (await site.with_bmc()).asked("pause", reason="fire drill")
-    held = [
-        await machine.tell("set_power", power="off"),
-        await machine.tell("set_bmc", address="https://10.0.0.77"),
-    ]
-    await machine.asked("delete")
-    assert (await machine.look())["status"] == "deleted"
-    answers = [await site.answer(id_) for id_ in held]
-    assert [answer.status for answer in answers] == ["rejected"] * 2
-    assert all("this node is deleted" in (answer.reason or "") for answer in answers)
-
-
 async def test_a_paused_node_is_observed_but_nothing_is_done_to_it(site: Site) -> None:
     machine = await (await site.draining()).asked("pause", reason="fire drill")
     assert await machine.claim(TaskType.DRAIN) is None

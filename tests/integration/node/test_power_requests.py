@@ -81,20 +81,6 @@ async def test_of_two_set_power_intents_only_the_newer_is_done_unless_the_older_
     assert site.bmc.sent[1:] == [PowerRequest.OFF, PowerRequest.RESET]
 
 
-async def test_the_answer_to_a_failed_set_power_is_the_bmcs_reason(site: Site) -> None:
-    machine = await site.with_bmc()
-
-    def refuse(*_: object) -> None:
-        raise BmcError(BmcFailure.UNSUPPORTED, "the BMC allows On, ForceOff", credential_version="v1")
-
-    site.bmc.power_script = refuse  # type: ignore[assignment]
-    answer = await machine.ask("set_power", power="reset")
-    assert answer == Answer(
-        "rejected", "set_power reset: unsupported: the BMC allows On, ForceOff; farrier does not try again"
-    )
-    assert (await machine.look())["management"] == "manageable"
-
-
 async def test_refused_resets_have_the_bmcs_reason_and_do_not_delay_the_next_read(site: Site) -> None:
     """The BMC knows the user, so no refusal is a step toward a locked account."""
     machine = await site.with_bmc()
@@ -121,16 +107,6 @@ async def test_a_refused_verification_has_the_bmcs_reason_in_history(site: Site)
     history = "SELECT reason FROM farrier.history WHERE kind = 'node' AND layer = 'management' ORDER BY version DESC"
     assert await site.conn.fetchval(history) == f"refused: {said}"
     assert (await machine.bmc())["last_error"] == said
-
-
-async def test_set_power_is_rejected_while_a_workflow_that_uses_maas_is_live(site: Site) -> None:
-    machine = await (await site.with_bmc(maas_id="abc123")).asked("onboard", mode="manual")
-    await (await machine.enroll()).beat()
-    await machine.asked("decommission", mode="full_decommission")
-    answer = await machine.ask("set_power", power="off")
-    id_ = await site.conn.fetchval("SELECT id FROM farrier.node_decommissions")
-    assert answer.status == "rejected" and f"decommission {id_} of this node is live" in (answer.reason or "")
-    assert site.bmc.sent == []
 
 
 async def test_set_power_waits_while_the_node_is_paused_or_verifying(site: Site) -> None:
@@ -167,28 +143,6 @@ async def test_enforced_power_is_restored_and_other_power_is_only_observed(site:
     site.bmc.power = PowerState.OFF
     await site.wait(10 * MINUTE)
     assert len(site.bmc.sent) == 3
-
-
-async def test_enforced_power_is_restored_with_back_off_and_not_during_a_pause(site: Site) -> None:
-    machine = await (await site.with_bmc()).asked("set_power", power="on", enforce=True)
-    site.bmc.power_script = lambda _target, _wanted: READING  # the power is off again before the next read
-    site.bmc.power = PowerState.OFF
-    for _ in range(5):
-        await site.wait(MINUTE)
-    assert len(site.bmc.sent) == 2
-    for _ in range(6):
-        await site.wait(MINUTE)
-    assert len(site.bmc.sent) in (3, 4)
-    sent = len(site.bmc.sent)
-    await machine.asked("pause", reason="fire drill")
-    for _ in range(10):
-        await site.wait(MINUTE)
-    assert len(site.bmc.sent) == sent
-
-
-async def test_a_reset_cannot_be_enforced(site: Site) -> None:
-    answer = await (await site.with_bmc()).ask("set_power", power="reset", enforce=True)
-    assert answer.status == "rejected" and "use enforce only with on or off" in (answer.reason or "")
 
 
 # --- crashes

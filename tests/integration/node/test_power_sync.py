@@ -290,20 +290,6 @@ async def test_repeated_crashes_do_not_exceed_the_login_cap(db: pg.Database) -> 
         assert len(site.bmc.reads) == 1
 
 
-# --- another machine
-
-
-async def test_another_machine_behind_the_address_is_reported_and_its_power_ignored(site: Site) -> None:
-    machine = await site.with_bmc()
-    site.bmc.script = site.bmc.read_script = lambda _target: replace(READING, serial="SN-9", power=PowerState.OFF)
-    await site.wait(DUE)
-    bmc = await machine.bmc()
-    assert (bmc["sync_failure"], bmc["serial"], bmc["power"]) == ("identity_mismatch", "SN-1", "on")
-    assert (await machine.look())["management"] == "manageable"
-    answer = await machine.ask("set_power", power="off")
-    assert answer.status == "rejected" and "another machine" in (answer.reason or "")
-
-
 # --- a renamed system
 
 RENAMED = "/redfish/v1/Systems/Self"

@@ -102,15 +102,6 @@ async def test_the_same_values_again_change_nothing(site: Site) -> None:
     assert await recorded_changes(machine) == before
 
 
-async def test_a_value_that_a_live_workflow_uses_is_refused_with_the_workflow(site: Site) -> None:
-    machine = await site.draining()
-    answer = await machine.ask("set", agentless=True)
-    assert answer.status == "rejected"
-    assert str(answer.reason).startswith("set: agentless is used by decommission 1 (soft_reset, running)")
-    await machine.asked("set", site="dc-2", labels={"rack": "7"}, auto_manage=False)  # a drain does not use these
-    await (await machine.asked("cancel")).asked("set", agentless=True)
-
-
 async def test_a_node_that_becomes_agentless_in_service_is_judged_by_its_bmc(site: Site) -> None:
     machine = await (await site.active()).asked("set", agentless=True)
     assert (await machine.look())["status"] in ("active", "offline")

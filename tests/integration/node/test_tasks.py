@@ -197,15 +197,6 @@ async def test_after_five_attempts_a_removal_waits_for_an_operator(site: Site) -
     assert (await machine.state())[0] == "deleted"
 
 
-async def test_a_failed_validation_has_its_own_failure_class(site: Site) -> None:
-    machine = await (await site.active()).asked("decommission", mode="soft_reset")
-    for type_ in (TaskType.RELEASE_ALLOCATIONS, DRAIN, TaskType.SCRUB_GPU):
-        await machine.finish(type_)
-    await machine.finish(TaskType.VALIDATE_CLEAN, succeeded=False, times=5)
-    row = await machine.look()
-    assert (row["status"], row["failure_class"]) == ("retired", "validation_failed")
-
-
 async def test_a_failed_stage_does_not_end_the_drain_under_way(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="soft_reset")
     await machine.finish(TaskType.RELEASE_ALLOCATIONS, succeeded=False, times=5)
@@ -260,13 +251,6 @@ async def test_an_unscrubbed_node_stays_out_of_service_until_a_scrub_is_finished
         await machine.finish(type_)
     row = await machine.look()
     assert (row["status"], await machine.conditions()) == ("active", {"cleaning/unproven": "note"})
-
-
-async def test_without_force_nothing_is_given_up(site: Site) -> None:
-    machine = await site.draining()
-    await site.wait(HOUR)
-    assert await statuses(machine) == ["queued"]
-    assert await machine.conditions() == {}
 
 
 async def test_a_forced_drain_cleans_nothing_and_leaves_no_mark(site: Site) -> None:

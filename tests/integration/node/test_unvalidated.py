@@ -76,13 +76,6 @@ async def test_a_repeated_validation_that_succeeds_clears_the_node(site: Site) -
     assert (await machine.state())[0] == "active" and await machine.quarantine() is None
 
 
-async def test_a_cancelled_validation_counts_as_a_failed_one(site: Site) -> None:
-    machine = await (await site.active()).asked("decommission", mode="soft_reset")
-    for type_ in CLEANING:
-        await machine.finish(type_)
-    await is_marked(await machine.asked("cancel"))
-
-
 async def test_an_onboarding_does_not_clear_the_retired_node(site: Site) -> None:
     machine = await (await given_up(site)).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from farrier.handlers.node.bmc.logins import OTHERS_TAKE, counted, is_shared, target_of, waits_for_others
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Record, Wait
-from farrier.model.machine.bmc import LOGIN_WINDOW
-from farrier.model.node.layers import OnboardingMode
+from farrier.model.machine.bmc import LOGIN_WINDOW, BmcTarget
 from farrier.model.node.snapshot import Bmc, OtherLogin
 from farrier.model.node.writes import Write
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding
@@ -80,6 +79,7 @@ def test_a_power_request_waits_for_logins_of_other_nodes_and_is_refused_for_fail
     ("address", "dialled", "system"),
     [
         ("https://10.0.0.1/redfish/v1/Systems/1/", "https://10.0.0.1", "/redfish/v1/Systems/1"),
+        ("https://10.0.0.1/", "https://10.0.0.1", None),
         ("https://10.0.0.1:8443", "https://10.0.0.1:8443", None),
         ("bmc-1.example:8443", "bmc-1.example:8443", None),
         ("fd00::1", "fd00::1", None),
@@ -88,12 +88,13 @@ def test_a_power_request_waits_for_logins_of_other_nodes_and_is_refused_for_fail
         ("https://a\u2100b.example", "https://a\u2100b.example", None),
     ],
 )
-def test_an_address_without_a_path_is_used_unchanged_even_if_it_is_malformed(
-    address: str, dialled: str, system: str | None
+@pytest.mark.parametrize("learnt", [None, "/redfish/v1/Systems/2"])
+def test_the_path_of_an_address_is_the_path_of_the_system_even_if_the_address_is_malformed(
+    address: str, dialled: str, system: str | None, learnt: str | None
 ) -> None:
     node = replace(manageable(), bmc_address=address)
-    target = target_of(replace(node, bmc=replace(node.bmc, system_path=None)))
-    assert (target.address, target.system_path) == (dialled, system)
+    target = target_of(replace(node, bmc=replace(node.bmc, system_path=learnt)))
+    assert target == BmcTarget(address=dialled, credential=node.bmc_credential, system_path=system or learnt)
     assert is_shared(node) == (system is not None)
 
 

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.config.sites import DeploySite, NetworkSite, PortSite
-from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, with_note
+from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, Waiting, with_fields, with_note
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.snapshot import Memo
+from farrier.model.node.snapshot import Memo, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus
 from farrier.sim.maas import ADMIN, OPERATOR, Status
 from farrier.sim.maas.records import Machine
-from tests.support.decommissions import given, sent
-from tests.support.stages import Stand, open_stand
+from tests.support.decommissions import asked, given, given_deployed, sent, skips
+from tests.support.stages import SECOND, Stand, open_stand
 
 ONBOARDING = [
     O.COMMISSION_NODE,
@@ -28,6 +29,7 @@ ONBOARDING = [
     O.RECOVER_FOR_DATASOURCE_RETRY,
     O.ENSURE_HARDWARE_SYNC_CONFIGURED,
 ]
+WAITING = [O.WAIT_FOR_READY, O.WAIT_FOR_DEPLOYED]
 PREPARING = [O.CONFIGURE_STORAGE, O.APPLY_ROCE_PHASE2, O.ENSURE_PXE_INTERFACE_AUTO]
 DECOMMISSION = [D.RELEASE_MAAS_NODE, D.POWER_OFF_MAAS_NODE, D.REMOVE_MAAS_RECORD]
 
@@ -70,6 +72,67 @@ async def test_a_machine_that_no_longer_exists_stops_the_onboarding(stand: Stand
     fails(stand, await stand.settle(), FailureClass.MACHINE_DELETED_UPSTREAM)
 
 
+# --- stages that decide on the observation
+
+
+@pytest.mark.parametrize("stage", WAITING)
+async def test_a_stage_waits_for_a_reading_of_its_attempt(stand: Stand, stage: O) -> None:
+    await machine_at(stand, stage, Status.READY, owner=ADMIN.username)
+    stand.observe()
+    stand.pass_time(SECOND)
+    stand.onboards(stage)
+    settled = await stand.once()
+    assert settled == Waiting(reason="waits until farrier has read the machine in MAAS")
+
+
+@pytest.mark.parametrize("stage", WAITING)
+@pytest.mark.parametrize("status", [Status.DEPLOYED, Status.COMMISSIONING, Status.FAILED_DEPLOYMENT])
+async def test_an_observed_machine_of_another_user_is_a_disagreement(stand: Stand, stage: O, status: Status) -> None:
+    await machine_at(stand, stage, status)
+    stand.observe()
+    settled = await stand.once()
+    fails(stand, settled, FailureClass.STATE_DISAGREEMENT)
+    assert isinstance(settled, Failed) and "'op'" in settled.detail
+
+
+@pytest.mark.parametrize("stage", [*WAITING, O.WAIT_FOR_HARDWARE_SYNC_HEALTHY])
+async def test_an_observed_machine_that_no_longer_exists_stops_the_onboarding(stand: Stand, stage: O) -> None:
+    stand.region.forget(await machine_at(stand, stage, Status.READY))
+    stand.observe()
+    fails(stand, await stand.once(), FailureClass.MACHINE_DELETED_UPSTREAM)
+
+
+@pytest.mark.parametrize("stage", WAITING)
+@pytest.mark.parametrize("status", [Status.READY, Status.COMMISSIONING, Status.DEPLOYING, Status.DEPLOYED])
+async def test_a_stage_waits_without_a_deadline_while_the_user_of_farriers_key_is_unknown(
+    stand: Stand, stage: O, status: Status
+) -> None:
+    await machine_at(stand, stage, status)
+    stand.observe(ours=None)
+    settled = await stand.once()
+    assert isinstance(settled, Waiting) and not settled.timed
+
+
+# --- stages that leave the machine alone
+
+
+@pytest.mark.parametrize("stage", [D.LOAD_SITE_CONFIG, *DECOMMISSION])
+async def test_a_node_that_is_not_in_maas_skips_a_stage_of_its_decommission(stand: Stand, stage: D) -> None:
+    stand.decommissions(stage)
+    stand.node = with_fields(stand.node, status=NodeStatus.REMOVING)
+    skips(await stand.settle(), "not in MAAS")
+
+
+@pytest.mark.parametrize("stage", [D.LOAD_SITE_CONFIG, D.RELEASE_MAAS_NODE, D.POWER_OFF_MAAS_NODE])
+async def test_a_deletion_skips_a_stage_without_a_request_to_maas(stand: Stand, stage: D) -> None:
+    await given_deployed(stand, stage, options=WorkflowOptions(untouched="not_applicable"))
+    skips(await stand.settle(), "not_applicable")
+    assert asked(stand) == 0
+
+
+# --- stages that prepare a machine
+
+
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("stage", PREPARING)
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.READY])
@@ -82,7 +145,7 @@ async def test_a_machine_in_a_status_that_no_onboarding_requested_is_a_disagreem
     assert isinstance(settled, Failed) and machine.system_id in settled.detail
 
 
-@pytest.mark.parametrize("stage", PREPARING)
+@pytest.mark.parametrize("stage", [O.COMMISSION_NODE, *PREPARING])
 @pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
 async def test_a_machine_that_this_onboarding_deploys_is_prepared(stand: Stand, stage: O, status: Status) -> None:
     await machine_at(stand, stage, status, owner=ADMIN.username)

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.handlers.node.bmc.logins import target_of
 from farrier.handlers.node.changes import NodeServices, Outcome
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest
@@ -357,23 +356,6 @@ def test_an_edit_at_the_login_cap_is_stored_and_verified_later() -> None:
 
 
 # --- addresses
-
-
-@pytest.mark.parametrize(
-    ("address", "learnt", "dialled", "path"),
-    [
-        ("10.0.0.1", None, "10.0.0.1", None),
-        ("10.0.0.1:8443", "/redfish/v1/Systems/1", "10.0.0.1:8443", "/redfish/v1/Systems/1"),
-        ("https://bmc-1.example:8443", None, "https://bmc-1.example:8443", None),
-        ("https://10.0.0.1/", None, "https://10.0.0.1", None),
-        ("https://10.0.0.1/redfish/v1/Systems/2", "/redfish/v1/Systems/1", "https://10.0.0.1", "/redfish/v1/Systems/2"),
-    ],
-)
-def test_the_path_of_an_address_is_the_path_of_the_system(
-    address: str, learnt: str | None, dialled: str, path: str | None
-) -> None:
-    target = target_of(node(bmc_address=address, bmc_credential="env:BMC", bmc=Bmc(system_path=learnt)))
-    assert target == BmcTarget(address=dialled, credential="env:BMC", system_path=path)
 
 
 def test_the_bmc_of_a_deleted_node_is_not_verified() -> None:

@@ -79,7 +79,7 @@ def test_answers_are_committed_before_a_step_begins() -> None:
 
 
 def test_intents_of_a_deleted_node_are_refused() -> None:
-    gone = node(N.DELETED, deleting=True)
+    gone = node(N.DELETED, deleting=True, paused=PAUSED)
     decision = decide(asking(gone, Action.DRAIN, Action.PAUSE))
     assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "there may be more intents"
     assert isinstance(decide(gone), Deleted)

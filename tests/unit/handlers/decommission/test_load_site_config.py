@@ -5,10 +5,9 @@ from __future__ import annotations
 from farrier.handlers.node.changes import ServiceCall, with_fields
 from farrier.handlers.node.workflow.stages import run_stage
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.snapshot import WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.sim.maas import OPERATOR, Broken, Fault
-from tests.support.decommissions import asked, fails, given_deployed, is_through, sent, skips, waits
+from tests.support.decommissions import fails, given_deployed, is_through, sent, waits
 from tests.support.stages import Stand
 
 STAGE = D.LOAD_SITE_CONFIG
@@ -57,15 +56,3 @@ async def test_a_site_without_a_region_needs_an_operator(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.use(maas=None)
     fails(await stand.settle(), F.INVALID_CONFIG, "no MAAS configured")
-
-
-async def test_a_node_that_is_not_in_maas_skips_the_stage(stand: Stand) -> None:
-    stand.decommissions(STAGE)
-    stand.node = with_fields(stand.node, site="nowhere")
-    skips(await stand.settle(), "not in MAAS")
-
-
-async def test_a_deletion_skips_the_stage_without_a_request_to_maas(stand: Stand) -> None:
-    await given_deployed(stand, STAGE, options=WorkflowOptions(untouched="not_applicable"))
-    skips(await stand.settle(), "not_applicable")
-    assert asked(stand) == 0

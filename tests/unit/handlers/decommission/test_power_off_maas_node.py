@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.snapshot import Memo, WorkflowOptions
+from farrier.model.node.snapshot import Memo
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.sim.maas import Broken, Durations, Fault, Nature, Region, Status
 from tests.support.decommissions import again, asked, fails, given, given_deployed, is_through, sent, skips, waits
@@ -117,12 +117,6 @@ async def test_a_machine_whose_agent_still_has_to_uninstall_stays_on(stand: Stan
     await given(stand, STAGE, S.NEW, owner=None)
     skips(await stand.settle(), "still has to uninstall")
     assert sent(stand) == []
-
-
-async def test_a_deletion_does_not_switch_the_machine(stand: Stand) -> None:
-    await given(stand, STAGE, S.READY, owner=None, options=WorkflowOptions(untouched="not_applicable"), **RELEASED)
-    skips(await stand.settle(), "not_applicable")
-    assert asked(stand) == 0
 
 
 async def test_a_power_off_whose_response_was_lost_is_recognised(stand: Stand) -> None:

@@ -9,15 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase, ReleaseSite
-from farrier.handlers.node.changes import Waiting, with_fields, with_workflow
+from farrier.handlers.node.changes import with_fields, with_workflow
 from farrier.handlers.node.decommission.release_maas_node import wanted
 from farrier.handlers.node.workflow.stages import continued
 from farrier.model.maas.changes import Release
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import FAILURES
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.layers import DecommissionMode, Management
-from farrier.model.node.snapshot import Agent, Bmc, Node, WorkflowOptions
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Agent, Bmc, Node
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap
 from farrier.sim.maas import Broken, EraseFate, Fault, Nature, Status
@@ -389,12 +389,6 @@ async def test_an_erasure_without_a_bmc_reports_the_bmc_and_runs_after_the_bmc_i
     is_released(stand)
 
 
-async def test_the_stage_waits_while_the_region_is_unreachable(stand: Stand) -> None:
-    await given_deployed(stand, STAGE)
-    stand.region.faults.add(Fault(path="*/machines/*", times=None, broken=Broken.DROP))
-    waits(await stand.settle(), "unreachable")
-
-
 async def test_a_machine_whose_state_changed_since_it_was_read_is_read_again(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.region.faults.add(Fault(op="release", status=409, body=NOT_NOW, content_type="text/plain"))
@@ -427,24 +421,6 @@ async def test_a_machine_that_was_deleted_does_not_stop_a_full_decommission(stan
 async def test_a_machine_that_was_deleted_fails_a_reimage(stand: Stand) -> None:
     stand.region.forget(await given_deployed(stand, STAGE, mode=DecommissionMode.REIMAGE))
     fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM)
-
-
-async def test_a_node_without_a_machine_has_nothing_to_release(stand: Stand) -> None:
-    stand.decommissions(STAGE)
-    skips(await stand.settle(), "not in MAAS")
-
-
-async def test_a_deletion_does_not_release_the_machine(stand: Stand) -> None:
-    await given_deployed(stand, STAGE, options=WorkflowOptions(untouched="not_applicable"))
-    skips(await stand.settle(), "not_applicable")
-    assert asked(stand) == 0
-
-
-async def test_the_stage_waits_if_this_process_does_not_configure_the_site(stand: Stand) -> None:
-    await given_deployed(stand, STAGE)
-    stand.node = with_fields(stand.node, site="nowhere")
-    settled = await stand.settle()
-    assert isinstance(settled, Waiting) and not settled.timed and "nowhere" in settled.reason
 
 
 # --- lost responses

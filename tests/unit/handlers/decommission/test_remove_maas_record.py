@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import ReleaseSite
-from farrier.handlers.node.changes import StageStep, Waiting, with_fields
+from farrier.handlers.node.changes import StageStep, with_fields
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.layers import DecommissionMode
 from farrier.model.node.layers import NodeStatus as N
@@ -118,19 +118,6 @@ async def test_a_node_that_was_stopped_in_this_stage_first_returns_to_removing(s
     step = await stand.once()
     assert isinstance(step, StageStep) and step.to.status is N.REMOVING
     is_through(await stand.settle())
-
-
-async def test_a_node_that_is_not_in_maas_skips_the_stage(stand: Stand) -> None:
-    stand.decommissions(STAGE)
-    stand.node = with_fields(stand.node, status=N.REMOVING)
-    skips(await stand.settle(), "not in MAAS")
-
-
-async def test_the_stage_waits_if_this_process_does_not_configure_the_site(stand: Stand) -> None:
-    await removing(stand, S.READY)
-    stand.node = with_fields(stand.node, site="nowhere")
-    settled = await stand.settle()
-    assert isinstance(settled, Waiting) and not settled.timed and "nowhere" in settled.reason
 
 
 # --- after a storage cleanup

@@ -174,12 +174,6 @@ async def test_a_machine_in_any_other_status_is_a_disagreement(at: Stand, status
     failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
 
 
-async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
-    await after(at, DeployFate.STORAGE_FAILS)
-    at.region.forget(record(at))
-    failed(await judged(at), FailureClass.MACHINE_DELETED_UPSTREAM)
-
-
 async def test_events_that_cannot_be_read_are_read_again(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     at.region.faults.add(Fault(path="*/events/*", times=None, status=503, headers={"Retry-After": "10"}))

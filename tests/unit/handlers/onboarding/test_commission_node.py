@@ -222,13 +222,6 @@ async def test_the_network_is_kept_by_a_second_commissioning(stand: Stand) -> No
 # --- machines in later states, or of another user
 
 
-@pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
-async def test_a_machine_that_this_onboarding_deployed_passes_the_stage(stand: Stand, status: Status) -> None:
-    is_held(given(stand, status, remembers=Memo(deploys=1)))
-    is_done(await stand.settle())
-    assert changes(stand) == []
-
-
 @pytest.mark.parametrize("status", [S.ALLOCATED, S.FAILED_DEPLOYMENT])
 async def test_a_machine_left_by_a_deployment_of_this_onboarding_is_released_first(
     stand: Stand, status: Status

@@ -94,21 +94,12 @@ async def test_a_second_run_of_the_stage_sends_no_change(
     assert [(disk.id, disk.partition) for disk in machine.disks] == before
 
 
-@pytest.mark.parametrize("layout", [Layout.FLAT, Layout.LVM, Layout.BLANK])
+@pytest.mark.parametrize("layout", [Layout.FLAT, Layout.LVM, Layout.BCACHE, Layout.BLANK])
 async def test_a_layout_that_a_person_made_is_recognised(at: Stand, layout: Layout) -> None:
     machine = await ready(at)
     machine.boot_disk_id = machine.disks[-1].id
     lay_out(at.region, machine, layout=layout.value)
     wants(at, layout)
-    await done(at)
-    assert changes(at) == []
-
-
-async def test_an_existing_bcache_layout_is_recognised(at: Stand) -> None:
-    machine = await ready(at)
-    machine.boot_disk_id = machine.disks[-1].id
-    lay_out(at.region, machine, layout="bcache")
-    wants(at, Layout.BCACHE)
     await done(at)
     assert changes(at) == []
 

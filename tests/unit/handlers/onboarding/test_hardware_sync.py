@@ -81,15 +81,6 @@ async def test_a_locked_machine_fails_the_stage(at: Stand) -> None:
     assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
 
 
-async def test_a_machine_that_was_deleted_fails_both_stages(at: Stand) -> None:
-    at.region.forget(record(at))
-    configured = await at.settle()
-    assert isinstance(configured, Failed) and configured.failure is FailureClass.MACHINE_DELETED_UPSTREAM
-    entered(at, WAIT)
-    waited = await look(at)
-    assert isinstance(waited, Failed) and waited.failure is FailureClass.MACHINE_DELETED_UPSTREAM
-
-
 # --- wait_for_hardware_sync_healthy
 
 

@@ -191,12 +191,6 @@ async def test_a_machine_in_any_other_status_is_a_disagreement(at: Stand, status
     assert changes(at) == []
 
 
-async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
-    at.region.forget(record(at))
-    settled = await at.settle()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
-
-
 async def test_a_locked_machine_fails_the_stage(at: Stand) -> None:
     record(at).locked = True
     settled = await at.settle()

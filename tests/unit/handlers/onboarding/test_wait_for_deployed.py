@@ -15,7 +15,7 @@ from farrier.model.node.failures import FailureClass
 from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Bmc
 from farrier.model.node.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status
+from farrier.sim.maas import DeployFate, Nature, Status
 from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, workflow
 from tests.support.stages import SITE, Stand, open_stand
 
@@ -42,22 +42,6 @@ async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | StageStep:
     settled = await at.once()
     assert at.world.observed.operations == []
     return settled
-
-
-async def test_the_stage_waits_for_the_first_reading(at: Stand) -> None:
-    settled = await at.once()
-    assert (
-        isinstance(settled, Waiting)
-        and settled.reason == "waits until farrier has read the machine in MAAS"
-        and settled.timed
-    )
-
-
-async def test_a_reading_from_before_the_stage_began_is_ignored(at: Stand) -> None:
-    at.observe(state="ready", status=Status.READY.value)
-    entered(at, OnboardingStage.RENDER_CLOUD_INIT)
-    entered(at, STAGE)
-    assert isinstance(await at.once(), Waiting)
 
 
 async def test_a_deployed_machine_completes_the_stage_and_its_first_reading_is_recorded(at: Stand) -> None:
@@ -156,12 +140,6 @@ async def test_the_wait_has_no_time_limit_of_the_stage(at: Stand) -> None:
     assert isinstance(settled, Waiting) and not settled.timed
 
 
-async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
-    at.region.forget(record(at))
-    settled = await look(at)
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
-
-
 @pytest.mark.parametrize(
     "status",
     [
@@ -187,20 +165,6 @@ async def test_a_status_to_which_no_deployment_leads_is_a_disagreement(at: Stand
 async def test_the_stage_waits_while_the_status_is_unknown(at: Stand) -> None:
     settled = await look(at, state="unknown", status=99, status_name="Sleeping")
     assert isinstance(settled, Waiting) and settled.timed and "Sleeping" in settled.reason
-
-
-@pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.FAILED_DEPLOYMENT])
-async def test_a_machine_that_another_user_holds_is_a_disagreement(at: Stand, status: Status) -> None:
-    record(at).status, record(at).owner = status, OPERATOR.username
-    settled = await look(at)
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
-    assert OPERATOR.username in settled.detail
-
-
-@pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.READY])
-async def test_the_stage_waits_while_the_user_of_farriers_key_is_unknown(at: Stand, status: Status) -> None:
-    settled = await look(at, status=status.value, ours=None, owner="ann")
-    assert isinstance(settled, Waiting) and not settled.timed
 
 
 async def test_the_reason_of_the_wait_does_not_change_with_time(at: Stand) -> None:

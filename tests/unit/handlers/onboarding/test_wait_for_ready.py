@@ -16,7 +16,8 @@ from farrier.model.node.layers import Management
 from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Memo, StopRequest
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.sim.maas import CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import changes, fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
 from tests.support.handled import Handled
@@ -41,16 +42,6 @@ def is_tried_again(stand: Stand, **fields: Any) -> None:
 
 
 # --- waiting, and done
-
-
-async def test_the_stage_waits_for_a_reading_of_this_attempt(stand: Stand) -> None:
-    given(stand, S.READY)
-    stand.observe()
-    stand.now += SECOND
-    stand.onboards(STAGE)
-    waits(await stand.once())
-    stand.observe()
-    is_done(await stand.once())
 
 
 async def test_a_ready_machine_that_passed_completes_the_stage_without_a_request(stand: Stand) -> None:
@@ -110,15 +101,6 @@ async def test_a_broken_machine_returns_to_commission_node_and_needs_an_operator
     assert "commission" not in stand.world.observed.operations
 
 
-@pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.COMMISSIONING, S.FAILED_COMMISSIONING])
-async def test_the_wait_has_no_time_limit_while_the_user_of_farriers_key_is_unknown(
-    stand: Stand, status: Status
-) -> None:
-    is_held(given(stand, status, remembers=Memo(deploys=1)))
-    stand.observe(ours=None)
-    assert not waits(await stand.once()).timed
-
-
 async def test_a_ready_machine_whose_scripts_failed_fails_the_stage(stand: Stand) -> None:
     machine = given(stand, S.READY)
     machine.script_sets.append(round_of_scripts(stand, ScriptStatus.FAILED))
@@ -150,18 +132,6 @@ async def test_a_state_that_this_onboarding_did_not_request_is_a_disagreement(st
     is_held(given(stand, status))
     stand.observe()
     fails(await stand.once(), F.STATE_DISAGREEMENT, status.label)
-
-
-async def test_a_machine_that_another_user_holds_is_a_disagreement(stand: Stand) -> None:
-    given(stand, S.COMMISSIONING, owner=OPERATOR.username)
-    stand.observe()
-    fails(await stand.once(), F.STATE_DISAGREEMENT, "'op'")
-
-
-async def test_a_machine_that_was_deleted_is_reported(stand: Stand) -> None:
-    stand.region.forget(given(stand, S.COMMISSIONING))
-    stand.observe()
-    fails(await stand.once(), F.MACHINE_DELETED_UPSTREAM)
 
 
 # --- a power action that was lost
