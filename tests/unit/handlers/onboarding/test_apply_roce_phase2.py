@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault
 from farrier.sim.maas.records import Link, Vlan
 from tests.support.networks import begin, changes, links, named, ready
-from tests.support.stages import Stand, done, failed, open_stand
+from tests.support.stages import Stand, done, failed
 
 STAGE = OnboardingStage.APPLY_ROCE_PHASE2
 BOND = {
@@ -45,20 +44,14 @@ EVERY_CHANGE = [
 ]
 
 
-@pytest.fixture
-async def at() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
-
-
 # --- the goal
 
 
-async def test_the_network_is_set_up_as_the_site_configures(at: Stand) -> None:
-    machine = await ready(at, TABLES)
+async def test_the_network_is_set_up_as_the_site_configures(stand: Stand) -> None:
+    machine = await ready(stand, TABLES)
     boot = list(machine.interfaces[0].links)
-    await done(at)
-    assert changes(at) == EVERY_CHANGE
+    await done(stand)
+    assert changes(stand) == EVERY_CHANGE
     bond = named(machine, "bond0")
     assert [parent.name for parent in bond.parents] == ["enp1s0f0np0", "enp1s0f1np1"]
     assert (bond.params["bond_mode"], bond.params["bond_lacp_rate"], bond.params["mtu"]) == ("802.3ad", "fast", 9000)
@@ -72,12 +65,12 @@ async def test_the_network_is_set_up_as_the_site_configures(at: Stand) -> None:
     assert machine.interfaces[0].links == boot
 
 
-async def test_a_second_run_of_the_stage_sends_no_change(at: Stand) -> None:
-    await ready(at, TABLES)
-    await done(at)
-    at.world.observed.requests.clear()
-    await done(at)
-    assert at.world.observed.operations == ["machine"], "the region's subnets are cached for seconds"
+async def test_a_second_run_of_the_stage_sends_no_change(stand: Stand) -> None:
+    await ready(stand, TABLES)
+    await done(stand)
+    stand.world.observed.requests.clear()
+    await done(stand)
+    assert stand.world.observed.operations == ["machine"], "the region's subnets are cached for seconds"
 
 
 @pytest.mark.parametrize(
@@ -92,71 +85,71 @@ async def test_a_second_run_of_the_stage_sends_no_change(at: Stand) -> None:
     ],
 )
 async def test_all_fabrics_are_read_only_if_interfaces_and_subnets_do_not_show_the_vlan(
-    at: Stand, lies_on: str, table: dict[str, Any], reads_all: bool
+    stand: Stand, lies_on: str, table: dict[str, Any], reads_all: bool
 ) -> None:
     """A region may have thousands of fabrics. Only their list has a VLAN without interfaces and without a subnet."""
-    machine = await ready(at, {"ports": [{"match": "enp3s0", **table}]})
-    named(machine, "enp3s0").vlan = at.region.site.vlan(lies_on)
+    machine = await ready(stand, {"ports": [{"match": "enp3s0", **table}]})
+    named(machine, "enp3s0").vlan = stand.region.site.vlan(lies_on)
     lonely = Vlan(id=5077, fabric_id=0, vid=7)
-    at.region.site.spares.append(lonely)
-    await done(at)
-    assert ("fabrics" in at.world.observed.operations) is reads_all
-    assert named(machine, "enp3s0").vlan is not at.region.site.vlan(lies_on) or "vlans" in table
+    stand.region.site.spares.append(lonely)
+    await done(stand)
+    assert ("fabrics" in stand.world.observed.operations) is reads_all
+    assert named(machine, "enp3s0").vlan is not stand.region.site.vlan(lies_on) or "vlans" in table
 
 
-async def test_each_run_sends_at_most_one_change(at: Stand) -> None:
-    await ready(at, TABLES)
+async def test_each_run_sends_at_most_one_change(stand: Stand) -> None:
+    await ready(stand, TABLES)
     for expected in range(1, len(EVERY_CHANGE) + 1):
-        settled = await at.once()
+        settled = await stand.once()
         assert isinstance(settled, StageStep) and settled.reason.startswith("requested from MAAS: ")
-        assert len(changes(at)) == expected
-    await done(at)
-    assert len(changes(at)) == len(EVERY_CHANGE)
+        assert len(changes(stand)) == expected
+    await done(stand)
+    assert len(changes(stand)) == len(EVERY_CHANGE)
 
 
-async def test_a_site_without_a_network_skips_the_stage_without_a_request(at: Stand) -> None:
-    await ready(at, {"pxe_subnet": "10.20.0.0/16"})
-    settled = await done(at)
+async def test_a_site_without_a_network_skips_the_stage_without_a_request(stand: Stand) -> None:
+    await ready(stand, {"pxe_subnet": "10.20.0.0/16"})
+    settled = await done(stand)
     assert settled.skipped == "the site configures no network"
-    assert at.world.observed.operations == []
+    assert stand.world.observed.operations == []
 
 
-async def test_an_interface_that_a_person_set_up_as_configured_is_kept(at: Stand) -> None:
-    machine = await ready(at, {"ports": [{"match": "enp3s0", "link": {"mode": "dhcp"}}]})
+async def test_an_interface_that_a_person_set_up_as_configured_is_kept(stand: Stand) -> None:
+    machine = await ready(stand, {"ports": [{"match": "enp3s0", "link": {"mode": "dhcp"}}]})
     named(machine, "enp3s0").links = [Link(id=900, mode="dhcp")]
-    await done(at)
-    assert changes(at) == []
+    await done(stand)
+    assert changes(stand) == []
 
 
-async def test_duplicate_links_are_replaced_by_one_link(at: Stand) -> None:
-    machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": {"mode": "auto"}}]})
-    await done(at)
+async def test_duplicate_links_are_replaced_by_one_link(stand: Stand) -> None:
+    machine = await ready(stand, {"ports": [{"match": "enp3s0", "vlan": 200, "link": {"mode": "auto"}}]})
+    await done(stand)
     port = named(machine, "enp3s0")
     port.links.append(Link(id=901, mode="auto", subnet=port.links[0].subnet))
-    at.onboards(STAGE)
-    await done(at)
+    stand.onboards(STAGE)
+    await done(stand)
     assert links(machine, "enp3s0") == [("auto", "10.30.0.0/16", None)]
 
 
-async def test_a_static_address_that_the_interface_already_has_is_not_linked_again(at: Stand) -> None:
+async def test_a_static_address_that_the_interface_already_has_is_not_linked_again(stand: Stand) -> None:
     """MAAS would respond 404, because the address is in use, by this very link."""
     link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
-    machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
-    await done(at)
+    machine = await ready(stand, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
+    await done(stand)
     assert links(machine, "enp3s0") == [("static", "10.30.0.0/16", "10.30.0.9")]
-    await done(at)
-    assert changes(at) == ["update_interface", "link_subnet"]
+    await done(stand)
+    assert changes(stand) == ["update_interface", "link_subnet"]
     named(machine, "enp3s0").links.append(Link(id=902, mode="link_up"))
-    at.onboards(STAGE)
-    await done(at)
+    stand.onboards(STAGE)
+    await done(stand)
     assert links(machine, "enp3s0") == [("static", "10.30.0.0/16", "10.30.0.9")]
 
 
-async def test_an_address_of_another_machine_is_reported_as_invalid_configuration(at: Stand) -> None:
+async def test_an_address_of_another_machine_is_reported_as_invalid_configuration(stand: Stand) -> None:
     link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
-    await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
-    at.region.claimed.add("10.30.0.9")
-    settled = await at.settle()
+    await ready(stand, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
+    stand.region.claimed.add("10.30.0.9")
+    settled = await stand.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
     assert "already in use" in settled.detail
 
@@ -175,52 +168,52 @@ async def test_an_address_of_another_machine_is_reported_as_invalid_configuratio
     ],
 )
 async def test_tables_that_do_not_fit_the_machine_change_nothing(
-    at: Stand, tables: dict[str, Any], message: str
+    stand: Stand, tables: dict[str, Any], message: str
 ) -> None:
-    await ready(at, tables)
-    settled = await failed(at)
+    await ready(stand, tables)
+    settled = await failed(stand)
     assert settled.failure is FailureClass.INVALID_CONFIG
     assert message in settled.detail
-    assert changes(at) == []
+    assert changes(stand) == []
 
 
 @pytest.mark.parametrize("number", range(len(EVERY_CHANGE)))
-async def test_a_change_whose_response_was_lost_is_recognised(at: Stand, number: int) -> None:
-    machine = await ready(at, TABLES)
+async def test_a_change_whose_response_was_lost_is_recognised(stand: Stand, number: int) -> None:
+    machine = await ready(stand, TABLES)
     for _ in range(number):
-        await at.once()
+        await stand.once()
     op = {"update_interface": None}.get(EVERY_CHANGE[number], EVERY_CHANGE[number])
-    lost = at.region.faults.add(Fault(method="PUT" if op is None else "POST", op=op, broken=Broken.DROP))
-    assert isinstance(await at.once(), Waiting)
+    lost = stand.region.faults.add(Fault(method="PUT" if op is None else "POST", op=op, broken=Broken.DROP))
+    assert isinstance(await stand.once(), Waiting)
     assert lost.struck == 1
-    await done(at)
-    assert changes(at) == EVERY_CHANGE, "each change is sent once"
+    await done(stand)
+    assert changes(stand) == EVERY_CHANGE, "each change is sent once"
     assert links(machine, "bond0") == [("static", "10.30.0.0/16", "10.30.0.7")]
 
 
-async def test_a_change_that_maas_accepts_but_does_not_show_fails_the_attempt(at: Stand) -> None:
-    await ready(at, {"ports": [{"match": "enp3s0", "mtu": 9000}]})
-    at.region.faults.add(Fault(method="PUT", status=200, body=b"{}", content_type="application/json", times=None))
-    settled = await failed(at)
+async def test_a_change_that_maas_accepts_but_does_not_show_fails_the_attempt(stand: Stand) -> None:
+    await ready(stand, {"ports": [{"match": "enp3s0", "mtu": 9000}]})
+    stand.region.faults.add(Fault(method="PUT", status=200, body=b"{}", content_type="application/json", times=None))
+    settled = await failed(stand)
     assert settled.failure is FailureClass.UPSTREAM_ERROR
     assert "set enp3s0 to MTU 9000" in settled.detail
-    assert changes(at) == ["update_interface"]
+    assert changes(stand) == ["update_interface"]
 
 
-async def test_a_refused_change_fails_the_attempt_with_the_reason_of_maas(at: Stand) -> None:
-    await ready(at, TABLES)
+async def test_a_refused_change_fails_the_attempt_with_the_reason_of_maas(stand: Stand) -> None:
+    await ready(stand, TABLES)
     body = b'{"name": ["Invalid."]}'
-    at.region.faults.add(Fault(op="create_bond", status=400, body=body, content_type="application/json"))
-    settled = await failed(at)
+    stand.region.faults.add(Fault(op="create_bond", status=400, body=body, content_type="application/json"))
+    settled = await failed(stand)
     assert settled.failure is FailureClass.UPSTREAM_REFUSED
     assert "Invalid." in settled.detail
 
 
-async def test_an_existing_bond_of_other_ports_is_not_changed(at: Stand) -> None:
-    machine = await ready(at, TABLES)
-    await done(at)
-    begin(at, {"bonds": [BOND | {"ports": ["enp1s0f0*", "enp3*"]}]})
-    settled = await failed(at)
+async def test_an_existing_bond_of_other_ports_is_not_changed(stand: Stand) -> None:
+    machine = await ready(stand, TABLES)
+    await done(stand)
+    begin(stand, {"bonds": [BOND | {"ports": ["enp1s0f0*", "enp3*"]}]})
+    settled = await failed(stand)
     assert settled.failure is FailureClass.INVALID_CONFIG
     assert "has the ports enp1s0f0np0, enp1s0f1np1, but should have enp1s0f0np0, enp3s0" in settled.detail
-    assert changes(at) == [] and named(machine, "bond0").parents
+    assert changes(stand) == [] and named(machine, "bond0").parents

@@ -59,22 +59,6 @@ def failed(settled: Settled, failure: FailureClass) -> str:
     return settled.detail
 
 
-@pytest.mark.parametrize(
-    ("fate", "expected"),
-    [
-        (DeployFate.NEVER_NETBOOTS, "no_netboot"),
-        (DeployFate.STORAGE_FAILS, "storage"),
-        (DeployFate.IMAGE_FAILS, "install"),
-        (DeployFate.NEVER_REPORTS, "never_reported"),
-    ],
-)
-async def test_a_cause_that_is_not_the_datasource_fails_with_its_name(
-    at: Stand, fate: DeployFate, expected: str
-) -> None:
-    await after(at, fate)
-    assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith(f"{expected}: ")
-
-
 async def test_a_second_run_reports_the_same_cause(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     assert failed(await judged(at), FailureClass.DEPLOY_FAILED) == failed(await judged(at), FailureClass.DEPLOY_FAILED)
@@ -147,8 +131,10 @@ async def test_a_deployment_that_succeeded_after_all_returns_to_wait_for_deploye
     assert isinstance(await judged(at), StageStep) and workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED
 
 
-@pytest.mark.parametrize("status", [Status.READY, Status.NEW, Status.RELEASING, Status.RELEASING_FAILED])
-async def test_the_cause_is_found_although_the_machine_was_released_since(at: Stand, status: Status) -> None:
+@pytest.mark.parametrize(
+    "status", [Status.FAILED_DEPLOYMENT, Status.READY, Status.NEW, Status.RELEASING, Status.RELEASING_FAILED]
+)
+async def test_the_cause_fails_the_stage_even_if_the_machine_was_released_since(at: Stand, status: Status) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     record(at).status = status
     assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith("storage: ")

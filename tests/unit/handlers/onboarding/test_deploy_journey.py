@@ -84,15 +84,6 @@ async def test_a_deployment_that_never_ends_is_aborted_and_retried_a_bounded_num
     assert (sent(at, "deploy"), sent(at, "abort"), sent(at, "release")) == (MAX_ATTEMPTS, 4, 4)
 
 
-async def test_a_deployment_that_is_aborted_once_succeeds_the_second_time(at: Stand) -> None:
-    at.region.durations = Durations(deploy=FOR_EVER, node_timeout=FOR_EVER)
-    journey = Journey(at)
-    await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
-    at.region.durations = Durations()
-    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
-    assert changes(at) == ["deploy", "abort", "release", "deploy"]
-
-
 async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand) -> None:
     earlier = Agent(enrolled_at=at.now - timedelta(days=9), last_heartbeat_at=at.now)
     at.node = with_fields(at.node, status=NodeStatus.RETIRED, ever_active=True, ever_onboarded=True, agent=earlier)

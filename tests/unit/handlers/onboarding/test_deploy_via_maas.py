@@ -301,14 +301,6 @@ async def test_a_machine_whose_state_changes_before_the_request_is_read_again(at
     assert isinstance(await at.settle(), Done)
 
 
-async def test_a_lack_of_addresses_is_retried(at: Stand) -> None:
-    at.region.faults.add(Fault(op="deploy", status=503, body=b"No more IPs available", content_type="text/plain"))
-    settled = await at.once()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.CAPACITY
-    taken_up_again(at, attempt=2)
-    assert isinstance(await at.settle(), Done)
-
-
 async def test_a_lack_of_addresses_spends_no_attempt_however_long_it_lasts(at: Stand) -> None:
     text = b"No more IPs available in subnet: 10.9.0.0/30"
     at.region.faults.add(Fault(op="deploy", status=503, body=text, content_type="text/plain", times=20))

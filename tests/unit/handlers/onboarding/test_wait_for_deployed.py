@@ -16,7 +16,7 @@ from farrier.model.node.layers import Management
 from farrier.model.node.snapshot import Bmc
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Nature, Status
-from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, workflow
+from tests.support.deployments import MINUTE, entered, issue, memo, on_ready, record, workflow
 from tests.support.stages import SITE, Stand, open_stand
 
 STAGE = OnboardingStage.WAIT_FOR_DEPLOYED
@@ -82,11 +82,11 @@ async def test_a_reading_of_an_older_deployment_does_not_date_this_deployment(at
         ({"status_message": "Who knows", "netboot": False}, "booting the installed system"),
     ],
 )
-async def test_the_reason_of_the_wait_names_the_phase_of_the_deployment(
+async def test_the_wait_names_the_phase_of_the_deployment_and_has_no_deadline_of_the_stage(
     at: Stand, fields: dict[str, Any], phase: str
 ) -> None:
     settled = await look(at, **fields)
-    assert isinstance(settled, Waiting) and settled.reason == f"waits for MAAS to deploy the machine: {phase}"
+    assert settled == Waiting(reason=f"waits for MAAS to deploy the machine: {phase}", timed=False)
 
 
 # --- failures
@@ -135,11 +135,6 @@ async def test_no_deployment_is_ended_before_maas_would_end_it(at: Stand) -> Non
     assert isinstance(await look(at), StageStep)
 
 
-async def test_the_wait_has_no_time_limit_of_the_stage(at: Stand) -> None:
-    settled = await look(at)
-    assert isinstance(settled, Waiting) and not settled.timed
-
-
 @pytest.mark.parametrize(
     "status",
     [
@@ -165,13 +160,6 @@ async def test_a_status_to_which_no_deployment_leads_is_a_disagreement(at: Stand
 async def test_the_stage_waits_while_the_status_is_unknown(at: Stand) -> None:
     settled = await look(at, state="unknown", status=99, status_name="Sleeping")
     assert isinstance(settled, Waiting) and settled.timed and "Sleeping" in settled.reason
-
-
-async def test_the_reason_of_the_wait_does_not_change_with_time(at: Stand) -> None:
-    first = await look(at)
-    at.now += 10 * MINUTE + SECOND
-    second = await look(at)
-    assert isinstance(first, Waiting) and isinstance(second, Waiting) and first.reason == second.reason
 
 
 async def test_a_deployment_whose_power_action_was_lost_is_classified_before_its_deadline(at: Stand) -> None:
