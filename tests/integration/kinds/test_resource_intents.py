@@ -196,12 +196,15 @@ async def test_a_used_key_with_other_content_is_refused(yard: Yard, action: str,
     assert refused.value.sqlstate == "FR400"
 
 
-@pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
-async def test_a_taken_name_is_refused_at_every_isolation_level(yard: Yard, isolation: Any) -> None:
+@pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read", "serializable"])
+@pytest.mark.parametrize("key", ["k-2", None])
+async def test_a_taken_name_is_refused_at_every_isolation_level_under_another_key_or_none(
+    yard: Yard, isolation: Any, key: str | None
+) -> None:
     await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     async with yard.pool.acquire() as conn, conn.transaction(isolation=isolation):
         with pytest.raises(pg.PostgresError, match="crate 'c-1' already exists") as refused:
-            await conn.fetchval(CALL, "c-1", "create", PACK, "k-2")
+            await conn.fetchval(CALL, "c-1", "create", PACK, key)
         assert refused.value.sqlstate == "23505"
 
 
@@ -227,13 +230,6 @@ async def test_a_parameter_that_a_create_omits_gets_the_default_of_its_column(ya
     made = await yard.create()
     assert crates.Pack(size=3).labels == ()
     assert (await yard.crate(made))["labels"] == ["loose"]
-
-
-async def test_a_create_of_a_taken_name_is_refused_under_another_key_or_none(yard: Yard) -> None:
-    await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
-    for key in ("k-2", None):
-        with pytest.raises(pg.PostgresError, match="crate 'c-1' already exists"):
-            await yard.pool.fetchval(CALL, "c-1", "create", PACK, key)
 
 
 @pytest.mark.parametrize("keys", [("k-1", "k-1"), ("k-1", "k-2")])

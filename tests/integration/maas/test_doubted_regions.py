@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 
 import httpx
 import msgspec
 import pytest
 
 from farrier.io.kinds import maas_region
-from farrier.sim.maas import Region
 from tests.support import pg
-from tests.support import site as sites
 from tests.support.maas_region import Caller, created
-from tests.support.onboarded import QUICK, UNSYNCED, active, begun, deployed, enrolled, manageable, record, until
+from tests.support.onboarded import UNSYNCED, active, begun, deployed, enrolled, manageable, record, until
 from tests.support.site import MINUTE, SECOND, Site
 from tests.support.wire import Wire, instead
 
 OTHERS = 5
-
-
-@pytest.fixture
-def wire() -> Wire:
-    return Wire(Region(durations=QUICK))
-
-
-@pytest.fixture
-async def site(db: pg.Database, wire: Wire) -> AsyncIterator[Site]:
-    async with sites.opened(db, region=wire, config=UNSYNCED) as opened:
-        await opened.settled()
-        yield opened
 
 
 async def reload_sites(site: Site, *, url: str | None = None) -> None:

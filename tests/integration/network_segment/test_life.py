@@ -17,14 +17,6 @@ DRAINED = ("deleting/drain_allocated_ips", "deleting/db_delete")
 ENDED = ("deleting/db_delete", "gone")
 
 
-async def test_a_new_segment_is_ready_after_its_first_run(lan: Lan) -> None:
-    made = await lan.create()
-    assert await lan.state(made) == "provisioning"
-    await lan.settle()
-    assert await lan.state(made) == "ready"
-    assert await lan.history(made) == [PROVISIONED]
-
-
 async def test_a_segment_that_was_never_used_is_deleted_at_once_and_through_every_edge(lan: Lan) -> None:
     made = await lan.ready()
     request = await lan.ask("lan", "delete")
@@ -240,14 +232,6 @@ async def test_a_second_delete_is_accepted_and_an_update_is_rejected_during_a_de
     assert reason == (
         "update is accepted in state provisioning, ready; this network segment is deleting/drain_allocated_ips"
     )
-
-
-async def test_intents_are_answered_in_their_order_in_one_run(lan: Lan) -> None:
-    made = await lan.ready()
-    change, delete = await lan.ask("lan", "update", mtu=9000), await lan.ask("lan", "delete")
-    await lan.settle()
-    assert [await lan.answer(request) for request in (change, delete)] == [("accepted", ""), ("accepted", "")]
-    assert (await lan.segment(made))["mtu"] == 9000
 
 
 async def test_with_a_period_of_zero_a_drain_ends_with_its_last_address(db: pg.Database) -> None:

@@ -11,6 +11,7 @@ import pytest
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from tests.support import pg
 from tests.support import site as sites
+from tests.support.acceptance import refused
 from tests.support.fake_bmc import READING
 from tests.support.paths_of_adoption import another_machine
 from tests.support.site import MINUTE, SECOND, Machine, Site
@@ -22,13 +23,6 @@ def reads(site: Site, **changes: Any) -> None:
     """From now on every verification returns the usual reading with these changes."""
     reading: BmcReading = msgspec.structs.replace(READING, **changes)
     site.bmc.script = lambda _target: reading
-
-
-async def told(machine: Machine, action: str, **params: Any) -> str:
-    """Insert an intent that is rejected, and return the reason."""
-    answer = await machine.ask(action, **params)
-    assert answer.status == "rejected", answer
-    return answer.reason or ""
 
 
 async def layers(machine: Machine) -> tuple[str, str, str | None]:
@@ -142,7 +136,7 @@ async def test_adopt_is_rejected_before_any_call_if_no_identity_is_recorded(site
     reads(site, serial=None, uuid="00000000-0000-0000-0000-000000000000")
     machine = await site.with_bmc(agentless=True)
     dialled = len(site.bmc.calls)
-    assert "submit set with a macs" in await told(machine, "adopt")
+    assert "submit set with a macs" in await refused(machine, "adopt")
     assert len(site.bmc.calls) == dialled
 
 
@@ -249,7 +243,7 @@ async def test_a_frozen_onboarding_is_not_finished_by_the_probe(site: Site) -> N
     ids=["unmanaged", "incomplete"],
 )
 async def test_onboard_in_mode_adopt_needs_bmc_details(site: Site, details: dict[str, str], why: str) -> None:
-    assert why in await told(await site.register(**details), "onboard", mode="adopt")
+    assert why in await refused(await site.register(**details), "onboard", mode="adopt")
     assert not site.bmc.calls
 
 
@@ -263,14 +257,14 @@ async def test_onboard_in_mode_adopt_requests_manage_itself(site: Site) -> None:
 
 async def test_a_retired_node_is_not_adopted(site: Site) -> None:
     machine = await site.retired()
-    assert "accepted in status" in await told(machine, "adopt")
-    assert "this node is retired" in await told(machine, "onboard", mode="adopt")
+    assert "accepted in status" in await refused(machine, "adopt")
+    assert "this node is retired" in await refused(machine, "onboard", mode="adopt")
 
 
 async def test_a_node_that_was_in_service_is_not_adopted_out_of_quarantine(site: Site) -> None:
     machine = await (await site.with_bmc(agentless=True)).asked("adopt")
     await machine.asked("quarantine", reason="looked at")
-    assert "has been in service" in await told(machine, "adopt")
+    assert "has been in service" in await refused(machine, "adopt")
 
 
 async def test_observed_state_does_not_replace_the_read_that_proves_the_machine(site: Site) -> None:
@@ -279,7 +273,7 @@ async def test_observed_state_does_not_replace_the_read_that_proves_the_machine(
     site.bmc.script = lambda _target: another_machine()
     await machine.asked("adopt")
     await machine.beat()
-    assert "no read has confirmed the recorded machine yet" in await told(machine, "adopt_observed_state")
+    assert "no read has confirmed the recorded machine yet" in await refused(machine, "adopt_observed_state")
     assert (await machine.state())[0] == "quarantined"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from farrier.model.machine.bmc import BmcFailure
 from tests.integration.cli.conftest import Prompt
+from tests.support.acceptance import called
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 DUE = 91 * SECOND
@@ -16,10 +17,6 @@ def recorded(site: Site) -> int:
     return number
 
 
-def calls(site: Site) -> int:
-    return len(site.bmc.calls) + len(site.bmc.reads) + len(site.bmc.powers)
-
-
 async def failure(machine: Machine) -> tuple[str | None, str | None, object]:
     bmc = await machine.bmc()
     return bmc.get("failure"), bmc.get("sync_failure"), bmc.get("tries")
@@ -28,12 +25,12 @@ async def failure(machine: Machine) -> tuple[str | None, str | None, object]:
 async def test_a_read_that_raises_is_internal_and_backs_off_without_counting_logins(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.fail(KeyError("a bug"))
-    before = calls(site)
+    before = called(site)
     await site.wait(DUE)
     assert await failure(machine) == (None, BmcFailure.INTERNAL, None)
-    assert (calls(site) - before, recorded(site)) == (1, 1), "not again at once"
+    assert (called(site) - before, recorded(site)) == (1, 1), "not again at once"
     await site.wait(20 * SECOND)
-    assert calls(site) - before == 1
+    assert called(site) - before == 1
     site.bmc.recover()
     await site.wait(MINUTE)
     assert await failure(machine) == (None, None, None)
@@ -44,7 +41,7 @@ async def test_a_verification_that_raises_is_internal_and_backs_off_without_coun
     machine = await site.with_bmc()
     assert await failure(machine) == (BmcFailure.INTERNAL, None, None)
     assert "a bug in farrier" in (await machine.bmc())["last_error"]
-    assert (calls(site), recorded(site)) == (1, 1)
+    assert (called(site), recorded(site)) == (1, 1)
     site.bmc.recover()
     await site.wait(31 * SECOND)
     assert (await machine.look())["management"] == "manageable"
