@@ -82,7 +82,8 @@ async def test_a_stage_waits_for_a_reading_of_its_attempt(stand: Stand, stage: O
     stand.pass_time(SECOND)
     stand.onboards(stage)
     settled = await stand.once()
-    assert settled == Waiting(reason="waits until farrier has read the machine in MAAS")
+    assert isinstance(settled, Waiting) and settled.timed
+    assert settled.reason == "waits until farrier has read the machine in MAAS"
 
 
 @pytest.mark.parametrize("stage", WAITING)

@@ -86,7 +86,8 @@ async def test_the_wait_names_the_phase_of_the_deployment_and_has_no_deadline_of
     at: Stand, fields: dict[str, Any], phase: str
 ) -> None:
     settled = await look(at, **fields)
-    assert settled == Waiting(reason=f"waits for MAAS to deploy the machine: {phase}", timed=False)
+    assert isinstance(settled, Waiting) and not settled.timed
+    assert settled.reason == f"waits for MAAS to deploy the machine: {phase}"
 
 
 # --- failures
