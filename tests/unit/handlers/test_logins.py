@@ -94,7 +94,7 @@ def test_the_path_of_an_address_is_the_path_of_the_system_even_if_the_address_is
 ) -> None:
     node = replace(manageable(), bmc_address=address)
     target = target_of(replace(node, bmc=replace(node.bmc, system_path=learnt)))
-    assert target == BmcTarget(address=dialled, credential=node.bmc_credential, system_path=system or learnt)
+    assert target == BmcTarget(address=dialled, credential="env:BMC", system_path=system or learnt)
     assert is_shared(node) == (system is not None)
 
 

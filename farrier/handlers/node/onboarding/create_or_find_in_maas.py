@@ -158,11 +158,8 @@ class _Run:
 
     async def _take(self, client: MaasClient, system_id: str) -> Settled:
         """Read the candidate again in the second run. The snapshot shows that no other node has this machine."""
-        try:
-            machine = await client.machine(system_id)
-        except MaasError as error:
-            if error.failure is not MaasFailure.ABSENT:
-                raise
+        machine = await discovery.existing(client, system_id)
+        if machine is None:
             return StageStep(
                 to=with_note(self._node, candidate=None),
                 reason=f"machine {system_id} no longer exists; farrier searches again",

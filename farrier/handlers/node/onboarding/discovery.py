@@ -110,12 +110,10 @@ async def look(client: MaasClient, known: Clues) -> tuple[FoundMachine, ...] | N
         by[machine.system_id].append(clue)
 
     if known.maas_id is not None:
-        try:
-            note(await client.machine(known.maas_id), "its recorded ID")
-        except MaasError as error:
-            if error.failure is MaasFailure.ABSENT:
-                return None
-            raise
+        recorded = await existing(client, known.maas_id)
+        if recorded is None:
+            return None
+        note(recorded, "its recorded ID")
     for machine in await client.machines(LookUp.MAC_ADDRESS, known.macs):
         shared = sorted({*known.macs} & {*macs_of(machine)})
         if shared:
@@ -139,6 +137,16 @@ async def look(client: MaasClient, known: Clues) -> tuple[FoundMachine, ...] | N
         )
         for id_, machine in machines.items()
     )
+
+
+async def existing(client: MaasClient, system_id: str) -> Machine | None:
+    """Return the machine; None if it no longer exists."""
+    try:
+        return await client.machine(system_id)
+    except MaasError as error:
+        if error.failure is MaasFailure.ABSENT:
+            return None
+        raise
 
 
 def is_at(known: Clues, power: PowerAddress) -> bool:
