@@ -61,7 +61,7 @@ def with_machine(
     fails if another user owns the machine, or if the machine no longer exists; in the latter case, `absent` replaces
     the failure."""
 
-    async def ask(client: MaasClient) -> Settled:
+    async def decide_and_send(client: MaasClient) -> Settled:
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
             machine = await client.machine(node.maas_id)
@@ -80,7 +80,7 @@ def with_machine(
         again = Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
         return decided.then or again
 
-    return with_region(node, policy, ask, name=name, reads_only=reads_only)
+    return with_region(node, policy, decide_and_send, name=name, reads_only=reads_only)
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
