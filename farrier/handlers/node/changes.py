@@ -26,7 +26,7 @@ from farrier.model.machine.observation import Outage, without
 from farrier.model.node import conditions, sla, stages
 from farrier.model.node.conditions import Source
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import Layer, Management
 from farrier.model.node.snapshot import NO_TIME, Decommission, Node, StopRequest, Workflow
 from farrier.model.node.spec import STAGE_LAYERS
 from farrier.model.node.writes import Write

@@ -11,6 +11,7 @@ from farrier.handlers.node.bmc.logins import OTHERS_TAKE, counted, is_shared, ta
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Record, Wait
 from farrier.model.machine.bmc import LOGIN_WINDOW, BmcTarget
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Bmc, OtherLogin
 from farrier.model.node.writes import Write
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding

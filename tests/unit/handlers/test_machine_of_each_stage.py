@@ -10,10 +10,10 @@ import pytest
 from farrier.config.sites import DeploySite, NetworkSite, PortSite
 from farrier.handlers.node.changes import Done, Failed, Settled, StageStep, Waiting, with_fields, with_note
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import NodeStatus
 from farrier.model.node.snapshot import Memo, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.status import NodeStatus
 from farrier.sim.maas import ADMIN, OPERATOR, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import asked, given, given_deployed, sent, skips

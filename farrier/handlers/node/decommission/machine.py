@@ -20,12 +20,12 @@ from farrier.handlers.node.maas.region import Send
 from farrier.model.maas.changes import Unlock
 from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.maas.reading import MaasStatus as M
+from farrier.model.machine.expected import goals_left, shows_goal
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.machine.observed_goals import goals_left, shows_goal
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Decommission, Node
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.model.node.workflow import CleaningBy
 
 S = StatusNumber
 

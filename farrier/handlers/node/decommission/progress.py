@@ -7,9 +7,9 @@ can become `deleted`, so a continued removal enters `removing` again.
 from __future__ import annotations
 
 from farrier.handlers.node.changes import StageStep, own, with_fields
+from farrier.model.node.layers import DecommissionMode
+from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode
 
 IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
 

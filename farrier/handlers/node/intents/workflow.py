@@ -23,7 +23,9 @@ from farrier.model.intents import params as p
 from farrier.model.loop.runs import cause_of_intent
 from farrier.model.node import conditions
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.management import Management
+from farrier.model.node.layers import FAILED, CleaningBy, DecommissionMode, Management
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import AfterUndo, Decommission, Node, Onboarding, Pause, StopRequest, WorkflowOptions
 from farrier.model.node.stages import BY_REGION, PATHS, REMOVE_STARTS_AT, DecommissionStage
 

@@ -23,6 +23,7 @@ from farrier.errors import ConfigError, CredentialError
 from farrier.handlers.node.changes import Failed, NodeServices, Waiting
 from farrier.model.machine import bootstrap
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Node
 
 # The first characters by which cloud-init recognises user data. cloud-init ignores other data without an error.

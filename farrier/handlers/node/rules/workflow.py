@@ -34,6 +34,8 @@ from farrier.handlers.node.workflow.failure import fail, freeze, settle_stop
 from farrier.handlers.node.workflow.stages import advanced, run_stage, started
 from farrier.model.loop.outcome import EndsBy, Wait
 from farrier.model.node.failures import BY_THE_REGION, UNCOUNTED, FailureClass, needs_operator
+from farrier.model.node.layers import LIVE, DecommissionMode, NodeStatus, OnboardingMode
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import (
     AfterUndo,
     Decommission,
@@ -43,9 +45,6 @@ from farrier.model.node.snapshot import (
     Workflow,
     WorkflowOptions,
 )
-from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE, DecommissionMode, OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 
 AGAIN_WHILE_UNREAD = timedelta(seconds=15)
 """Interval at which a stage retries a request while the region cannot be read: the same as after other failures of the

@@ -28,6 +28,7 @@ from farrier.model.node.evidence import (
     Verdict,
 )
 from farrier.model.node.failures import FailureClass
+from farrier.model.node.layers import CleaningBy, DecommissionMode, OnboardingMode
 from farrier.model.node.snapshot import Node, Task, TaskType
 from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS, DecommissionStage
 

@@ -55,13 +55,13 @@ from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
 from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt, proof
 from farrier.handlers.node.workflow.tasks import work
 from farrier.model.machine.bmc import PowerState
+from farrier.model.node.layers import DecommissionMode, OnboardingMode
+from farrier.model.node.layers import NodeStatus as N
+from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Decommission, Memo, Node, Onboarding, Skipped, TaskType, Workflow
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.model.node.stages import first_stage, next_stage
-from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
-from farrier.model.node.workflow import WorkflowStatus as W
 
 _ONBOARDING: Mapping[O, Stage] = {
     O.LOAD_SITE_CONFIG: load_site_config,

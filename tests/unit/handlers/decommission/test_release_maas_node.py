@@ -16,7 +16,7 @@ from farrier.model.maas.changes import Release
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import FAILURES
 from farrier.model.node.failures import FailureClass as F
-from farrier.model.node.management import Management
+from farrier.model.node.layers import DecommissionMode, Management
 from farrier.model.node.snapshot import Agent, Bmc, Node
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap

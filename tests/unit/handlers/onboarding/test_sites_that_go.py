@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node.changes import Waiting, with_fields
+from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Memo
 from farrier.model.node.stages import DETOUR, PATHS, DecommissionStage, OnboardingStage
-from farrier.model.node.workflow import OnboardingMode
 from tests.support.stages import open_stand
 
 _ANYWHERE = frozenset(

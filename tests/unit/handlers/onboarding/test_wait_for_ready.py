@@ -16,7 +16,6 @@ from farrier.model.node.layers import Management
 from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Memo, StopRequest
 from farrier.model.node.stages import OnboardingStage as O
-from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import changes, fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
