@@ -65,22 +65,30 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; the
     process that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
-    async with command_session.server(await _chosen(config)) as dsn:
-        rehearsal = Rehearsal()
-        connections = await pool.open_pool(
-            dsn,
-            size=config.pool_max,
-            patience=config.db_timeout,
-            pgbouncer=config.pgbouncer,
-            timeouts=brief(config),
-            init=rehearsal,
-        )
+    rehearsal = Rehearsal()
+    async with (
+        command_session.server(await _chosen(config)) as dsn,
+        _opened(config, dsn, config.pool_max, brief(config), rehearsal) as connections,
+    ):
         try:
             yield Database(dsn, connections, not config.dsn, rehearsal)
         finally:
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await connections.close()
-            connections.terminate()
+
+
+@asynccontextmanager
+async def _opened(
+    config: settings.DatabaseConfig, dsn: str, size: int, timeouts: pool.Timeouts, init: Rehearsal | None = None
+) -> AsyncIterator[pool.Pool]:
+    """Open a pool of at most `size` connections."""
+    connections = await pool.open_pool(
+        dsn, size=size, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=timeouts, init=init
+    )
+    try:
+        yield connections
+    finally:
+        connections.terminate()
 
 
 async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
@@ -162,17 +170,8 @@ async def prepare(database: Database, config: settings.Config) -> int:
 @asynccontextmanager
 async def connections(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[pool.Pool]:
     """Open further connections for short statements."""
-    opened = await pool.open_pool(
-        database.dsn,
-        size=config.pool_max,
-        patience=config.db_timeout,
-        pgbouncer=config.pgbouncer,
-        timeouts=brief(config),
-    )
-    try:
-        yield opened
-    finally:
-        opened.terminate()
+    async with _opened(config, database.dsn, config.pool_max, brief(config)) as connections:
+        yield connections
 
 
 async def schema_version(database: Database) -> int:
@@ -199,32 +198,22 @@ async def administrator(database: Database) -> AsyncIterator[pool.Single]:
 async def backend(config: settings.Config, database: Database, *, observer: ServiceObserver) -> AsyncIterator[Backend]:
     """Open the backend of the web application. The backend has its own connections, so that a long listing does not
     delay the loop."""
-    pgbouncer = config.database.pgbouncer
-    connections = await pool.open_pool(
-        database.dsn,
-        size=_WEB_CONNECTIONS,
-        patience=config.database.db_timeout,
-        pgbouncer=pgbouncer,
-        timeouts=_for_reading(config.database),
-    )
-    try:
-        requests = PostgresRequests(connections, database.dsn, pgbouncer=pgbouncer)
-        async with credentials(config, observer=observer) as store:
-            reference = config.http.bearer_token
-            token = partial(_api_token, store, reference) if reference else None
-            yield Backend(
-                PostgresQueries(connections),
-                requests,
-                config.sla,
-                token,
-                PostgresMonitorCalls(connections),
-                config.node.patience,
-                config.controller.period,
-                config.node.bootstrap_ttl,
-                config.http.dashboards_url,
-            )
-    finally:
-        connections.terminate()
+    async with (
+        _opened(config.database, database.dsn, _WEB_CONNECTIONS, _for_reading(config.database)) as connections,
+        credentials(config, observer=observer) as store,
+    ):
+        reference = config.http.bearer_token
+        yield Backend(
+            PostgresQueries(connections),
+            PostgresRequests(connections, database.dsn, pgbouncer=config.database.pgbouncer),
+            config.sla,
+            partial(_api_token, store, reference) if reference else None,
+            PostgresMonitorCalls(connections),
+            config.node.patience,
+            config.controller.period,
+            config.node.bootstrap_ttl,
+            config.http.dashboards_url,
+        )
 
 
 async def _api_token(store: Credentials, reference: str) -> str:
@@ -240,10 +229,5 @@ async def _api_token(store: Credentials, reference: str) -> str:
 @asynccontextmanager
 async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[ServerQueries]:
     """Open the connection that counts the fleet. The connection is separate, so that long listings cannot occupy it."""
-    connections = await pool.open_pool(
-        database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=_for_reading(config)
-    )
-    try:
+    async with _opened(config, database.dsn, 1, _for_reading(config)) as connections:
         yield PostgresQueries(connections)
-    finally:
-        connections.terminate()

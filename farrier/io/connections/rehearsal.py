@@ -1,7 +1,6 @@
 """Rehearses the statements of the loop on each new connection of a pool, so that no wake waits until they are planned.
 
-A session parses and plans a statement, and each statement in a function, when the session first runs it. This takes ten
-times as long as to run it again.
+The first run of a statement in a session takes ten times as long as the next, because of the plans, also in functions.
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ class Rehearsal:
         """Rehearse these scenes from now on: open all connections of the pool anew, as many as the server accepts."""
         self._scenes = scenes
         await connections.expire_connections()
-        async with AsyncExitStack() as held, anyio.create_task_group() as opening:
-            for _ in range(connections.get_max_size()):
-                opening.start_soon(_open_one, connections, held)
-
-
-async def _open_one(connections: Pool, held: AsyncExitStack) -> None:
-    with suppress(DatabaseUnreachable):
-        await held.enter_async_context(session.borrowed(connections))
+        with suppress(DatabaseUnreachable):
+            async with AsyncExitStack() as held:
+                for _ in range(connections.get_max_size()):
+                    await held.enter_async_context(session.borrowed(connections))
