@@ -14,6 +14,7 @@ from tests.acceptance.api import Object
 from tests.acceptance.site import Site
 from tests.acceptance.steps import STEPS
 from tests.acceptance.table import CHECKS, Verdict
+from tests.support.process import until
 
 EMPTIES: tuple[Object, ...] = ({}, {"success": True, "platform": "farrier"})
 
@@ -54,6 +55,20 @@ async def test_each_answer_meets_the_demand_exactly_if_the_check_passes(site: Si
     of_machine = [answers[step]["instance_id"] for step, target in sites.TARGETS.items() if target == sites.MACHINE]
     assert len(set(of_machine)) == 1, of_machine
     assert answers["query_stable_ips"] == await site.do("query_stable_ips"), "it was installed again since then"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)  # as above
+async def test_an_agent_is_silent_while_its_machine_is_off(site: Site) -> None:
+    async def is_off() -> bool:
+        return sites.MACHINE in site.scene.agents.silent
+
+    async def is_on() -> bool:
+        return not await is_off()
+
+    for step, done in (("stop_instance", is_off), ("start_instance", is_on)):
+        await site.do(step, *sites.target(step))
+        await until(done)
 
 
 @pytest.mark.full
