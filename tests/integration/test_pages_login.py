@@ -16,7 +16,7 @@ from farrier.model import api_token
 from farrier.web.server.access import AT_ONCE, Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.sessions import LIFETIME
-from tests.integration.test_pages_acting import choices, hidden
+from tests.integration.test_pages_actions import choices, hidden
 from tests.support.clock import HandClock
 from tests.support.web import TOKEN, client_of, open_site, register
 

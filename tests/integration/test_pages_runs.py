@@ -14,7 +14,7 @@ from farrier.io.connections.pool import Connection
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.integration.test_pages import without_guards
-from tests.integration.test_pages_acting import ANSWER, acting, hidden
+from tests.integration.test_pages_actions import ANSWER, acting, hidden
 from tests.support import pg
 from tests.support.loop import PATIENCE
 from tests.support.site import opened

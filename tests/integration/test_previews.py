@@ -10,7 +10,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
-from tests.integration.test_pages_acting import choices, hidden
+from tests.integration.test_pages_actions import choices, hidden
 from tests.integration.test_pages_runs import texts
 from tests.support import pg
 from tests.support.answering import answering

@@ -13,7 +13,7 @@ from farrier.model.views.filter_names import BRAKE, FREE, HELD
 from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.model.views.nodes import NodeFilter
 from tests.integration.node.test_brake import HOLDS, beat, fleet, later, site, status_of
-from tests.integration.test_pages_acting import hidden
+from tests.integration.test_pages_actions import hidden
 from tests.support.site import MINUTE, Machine, Site
 from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
 

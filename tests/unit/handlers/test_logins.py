@@ -16,7 +16,7 @@ from farrier.model.node.snapshot import Bmc, OtherLogin
 from farrier.model.node.writes import Write
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding
 from tests.support.power import manageable
-from tests.unit.model.test_why import why
+from tests.unit.model.test_explanation import why
 
 MINUTE = timedelta(minutes=1)
 

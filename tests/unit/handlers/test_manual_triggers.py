@@ -27,7 +27,7 @@ from tests.support.machines import machine_in
 from tests.support.nodes import SECOND
 from tests.support.stages import Stand, stand
 from tests.unit.model.test_clocks import workflow as shown_workflow
-from tests.unit.model.test_why import detail
+from tests.unit.model.test_explanation import detail
 
 F = FailureClass
 # A deployment that fails takes MAAS an hour; here a minute.

@@ -20,7 +20,7 @@ from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import Bmc
 from farrier.model.views.nodes import MaasView, RegionView, RequestView, WorkflowView
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, workflow
-from tests.unit.model.test_why import UNOWNED, detail, why
+from tests.unit.model.test_explanation import UNOWNED, detail, why
 
 DEPLOYING = Record("wait", "waits for MAAS to deploy the machine: starting the machine", "x.py:1")
 INCOMPLETE = Bmc(last_error="no directory is configured", failure=BmcFailure.INCOMPLETE)

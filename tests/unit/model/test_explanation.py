@@ -1,4 +1,4 @@
-"""`why.explain`: the reason for a node's state, and the advice that is closest to the cause."""
+"""`explanation.explain`: the reason for a node's state, and the advice that is closest to the cause."""
 
 from __future__ import annotations
 
