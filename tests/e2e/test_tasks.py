@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,12 +19,14 @@ import msgspec
 import pytest
 
 from farrier.cli.service.simulation import DemoOptions, Scene, running
+from farrier.io.connections.embedded import wheel_binaries
 from farrier.sim.fleet import name_of
 from tests.support import again, pages, pg
+from tests.support.process import farrier
 
 TASKS = pages.ROOT / "docs" / "operate"
 NODES = 8
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 TOKEN = re.compile(r"fbt_[0-9a-f]+")
 
 
@@ -119,7 +122,7 @@ async def at_work(directory: Path) -> AsyncIterator[Operator]:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 async def test_the_task_pages_lead_to_what_they_promise() -> None:
     """Run outside of pytest's directory, which the account of the PostgreSQL server of root may not enter."""
     with tempfile.TemporaryDirectory(prefix="farrier-tasks-") as name:
@@ -138,6 +141,7 @@ async def follows_the_pages(directory: Path) -> None:
         await onboards_a_rack(operator)
         await renames(operator, 7)
         await adopts(operator, 8)
+        await restores(operator, 1)
         followed = {page for page, _ in operator.read}
         assert operator.read == {(page, block) for page in followed for block in shown(page)}
 
@@ -187,18 +191,39 @@ async def onboards_a_rack(operator: Operator) -> None:
 
 
 async def renames(operator: Operator, node: int) -> None:
-    machine = await operator.machine(node)
     await operator.reads("rename", node, "remove")
     await operator.has(node, "deleted")
     said = await operator.reads("rename", node, "add")
     await operator.reads("rename", node, "adopt")
-    await operator.scene.agents.enroll(TOKEN.findall(said)[0], machine)
+    await operator.scene.agents.enroll(TOKEN.findall(said)[0], name_of(node))  # MAAS keeps the name of the machine
     await operator.has("r7-gpu-17", "active")
     adopted = """
         SELECT bool_and(o.mode = 'adopt') FROM farrier.node_onboardings o JOIN farrier.nodes n ON n.id = o.node_id
          WHERE n.name = 'r7-gpu-17'
     """
     await operator.finds(adopted)
+
+
+async def restores(operator: Operator, node: int) -> None:
+    """Restore a backup beside the fleet, and run a second controller on the copy, which holds each node."""
+    own = operator.scene.serving.dsn
+    new = own.replace("/farrier?", "/restored?")
+    programs = f"export NEW='{new}' PATH={wheel_binaries()}:$PATH"
+    await operator.types(
+        f"{programs}; psql -d '{own}' -c 'CREATE DATABASE restored'; pg_dump -Fc -f farrier.dump '{own}'"
+    )
+    await operator.types(f"{programs}; {shown('restore')['restore']}")
+    holds, everything, one = shown("restore")["lift"].strip().splitlines()
+    on_the_copy = f"export FARRIER_DATABASE_DSN='{new}';"
+    async with farrier("run", "--config", str(operator.scene.settings), "--dsn", new) as controller:
+        await controller.until("daemon.ready")
+        await operator.types(f"{on_the_copy} until {holds} | grep {name_of(node)}; do sleep 0.1; done")
+        await operator.types(f"{on_the_copy} {await operator.here(one, node)}")
+        said = await operator.types(f"{on_the_copy} {everything} || [ $? = 3 ]")
+        controller.send(signal.SIGTERM)
+        assert await controller.ended() == 0
+    assert "lifted" in said
+    operator.read.update({("restore", "restore"), ("restore", "lift")})
 
 
 async def adopts(operator: Operator, node: int) -> None:
