@@ -204,8 +204,7 @@ async def show_followed(session: CommandSession, wanted: HistoryFilter, *, newes
 async def follow(
     session: CommandSession, wanted: HistoryFilter, *, newest: int, period: timedelta
 ) -> AsyncIterator[Sequence[HistoryEntry]]:
-    """Yield each change once, in the order in which changes become visible. Each reading covers the last minute again,
-    and omits changes that were yielded before."""
+    """Yield each change once, when it becomes visible: each reading covers the last minute again."""
     recent = msgspec.structs.replace(wanted, since=_LATE)
     known = {change.key for change in await _last(session, recent)}
     beginning = await _last(session, wanted, newest)

@@ -237,8 +237,7 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[ListC
 
 
 def pause(period: timedelta, took: float) -> float:
-    """Return how many seconds to wait before the next reading of a list: at least the period, and at least `_SHARE`
-    times the duration `took` of the last reading."""
+    """Return the seconds before the next reading: the period, or `_SHARE` times as long as the last one took."""
     return max(period.total_seconds(), took * _SHARE)
 
 

@@ -95,15 +95,13 @@ class Access:
         return self._loopback and is_loopback(_address(request))
 
     async def caller(self, request: Request) -> Caller | None:
-        """Return the client of the request's token or of the browser's session, or None if the request has neither.
-        Raises HTTPException for a token that is not accepted."""
+        """Return the client of the token or of the session, if there is one. Raises HTTPException for a wrong token."""
         if (found := await self.bearer(request)) is not None or _is_api(request):
             return found
         return await self.of_session(request)
 
     async def bearer(self, request: Request) -> Caller | None:
-        """Return the client of the token in the request's header, or None if the request has no such header. Raises
-        HTTPException for a token that is not accepted."""
+        """Return the client of the token in the header, if there is one. Raises HTTPException for a wrong token."""
         given = _bearer(request)
         if given is None:
             return None
@@ -188,8 +186,7 @@ async def authorize(request: Request, scope: Scope) -> str:
 
 
 async def authorize_again(request: Request, scope: Scope) -> None:
-    """During a continuing response, check again whether the request's token is accepted. Raises HTTPException if the
-    token has expired or is no longer accepted."""
+    """Check the token again during a continuing response. Raises HTTPException if it is no longer accepted."""
     if hasattr(request.state, "caller"):
         del request.state.caller
     await authorize(request, scope)
