@@ -45,7 +45,7 @@ from farrier.services.credentials.bindings import Bindings
 from farrier.services.credentials.recent import RecentCredentials
 from farrier.services.credentials.resolver import Credentials
 from farrier.services.credentials.routes import BoundCredentials, Ways
-from farrier.wiring import vocabulary
+from farrier.wiring.vocabulary import vocabulary
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
 NodeLoop: TypeAlias = Loop[Node, Node, Write, NodeServices]

@@ -42,7 +42,7 @@ from farrier.services.maas.regions import Regions
 from farrier.services.maas.service import MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status
 from farrier.sim.maas.records import Machine
-from farrier.wiring import vocabulary
+from farrier.wiring.vocabulary import vocabulary
 
 _URL = "http://maas.bench/MAAS"
 _PACE = ObserveSite()

@@ -22,7 +22,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 import farrier
-from farrier import log, memory, process, wiring
+from farrier import log, memory, process
 from farrier.children import Servers
 from farrier.config import Config, site_files
 from farrier.config.sites import Sites
@@ -35,6 +35,9 @@ from farrier.process import until_stopped
 from farrier.systemd import Notifier
 from farrier.web.server.probes import Probes
 from farrier.web.server.serving import serving
+from farrier.wiring import kinds, loops, storage
+from farrier.wiring.traces import tracing
+from farrier.wiring.vocabulary import fleet_gauges, trust_gauges, vocabulary
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -68,7 +71,7 @@ class Daemon:
         self._notifier = notifier or Notifier()
         self._waits_for: str | None = "the database"
         self.is_ready = False  # whether the loop has begun, so that a stop must drain it
-        self._runtime: wiring.Runtime | None = None
+        self._runtime: loops.Runtime | None = None
         self._sites: Sites = {}
         self._servers = None if config.database.dsn else Servers(config, log_to=log_to)
 
@@ -77,34 +80,34 @@ class Daemon:
         InternalError if a task ended too early. Errors of tasks are raised in exception groups."""
         config = self._config
         self._sites = site_files.load(config.sites.directory, config.agents)
-        extensions = wiring.extensions(config.controller.kinds)
-        sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_resources)
-        gauges = wiring.fleet_gauges(config)
+        extensions = kinds.extensions(config.controller.kinds)
+        sink = PrometheusSink(vocabulary(kinds.specs_of(extensions)), named=config.metrics.name_resources)
+        gauges = fleet_gauges(config)
         sink.registry.register(gauges)
-        for gauge in wiring.trust_gauges(config.bmc):
+        for gauge in trust_gauges(config.bmc):
             sink.registry.register(gauge)
         probes = Probes(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh)
         at = config.metrics
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
         async with AsyncExitStack() as stack:
-            traces = await stack.enter_async_context(wiring.tracing(config.traces))
+            traces = await stack.enter_async_context(tracing(config.traces))
             url = await stack.enter_async_context(serving(probes.app, host=at.host, port=at.port, section="metrics"))
             _log.info("http.listening", url=url)
             servers = {} if self._servers is None else stack.enter_context(self._servers).urls
             for kind, of_server in servers.items():
                 _log.info("http.listening", url=of_server, server=kind)
             self._begin_to_wait_for("the database")
-            async with wiring.database(config.database) as database:
+            async with storage.database(config.database) as database:
                 _log.info("database.reached")
                 self._begin_to_wait_for("the schema")
-                patiently = partial(wiring.persistently, patience=config.database.db_timeout)
-                _log.info("schema.current", version=await patiently(partial(wiring.prepare, database, config)))
-                await patiently(partial(wiring.require_kinds, database, extensions))
+                patiently = partial(storage.persistently, patience=config.database.db_timeout)
+                _log.info("schema.current", version=await patiently(partial(storage.prepare, database, config)))
+                await patiently(partial(kinds.require_kinds, database, extensions))
                 async with (
-                    wiring.runtime(
+                    loops.runtime(
                         config, database, sink=sink, observer=sink, extensions=extensions, traces=traces
                     ) as runtime,
-                    wiring.counter(config.database, database) as counter,
+                    storage.counter(config.database, database) as counter,
                 ):
                     await self._begin_with_sites(runtime)
                     self._begin_to_wait_for("its first shards")
@@ -128,12 +131,12 @@ class Daemon:
             await _use(self._runtime, sites)
         self._sites = sites
 
-    async def _begin_with_sites(self, runtime: wiring.Runtime) -> None:
+    async def _begin_with_sites(self, runtime: loops.Runtime) -> None:
         """Use the sites that were read last, even if SIGHUP replaces the sites at the same time."""
         used = None
         while used is not self._sites:
             used = self._sites
-            await wiring.persistently(partial(_use, runtime, used), patience=self._config.database.db_timeout)
+            await storage.persistently(partial(_use, runtime, used), patience=self._config.database.db_timeout)
         self._runtime = runtime
 
     @property
@@ -143,7 +146,7 @@ class Daemon:
 
     async def _work(
         self,
-        runtime: wiring.Runtime,
+        runtime: loops.Runtime,
         tasks: Mapping[str, Callable[[], Awaitable[None]]],
         started: Callable[[], None],
     ) -> None:
@@ -209,7 +212,7 @@ class Daemon:
         return None
 
 
-async def _use(runtime: wiring.Runtime, sites: Sites) -> None:
+async def _use(runtime: loops.Runtime, sites: Sites) -> None:
     await runtime.use_sites(sites)
     _log.info("sites.used", sites=sorted(sites))
 

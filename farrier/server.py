@@ -17,7 +17,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 import farrier
-from farrier import log, memory, process, wiring
+from farrier import log, memory, process
 from farrier.clock import MonotonicClock
 from farrier.config import Config
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode
@@ -27,6 +27,8 @@ from farrier.process import until_stopped
 from farrier.protocols import Door
 from farrier.systemd import Notifier
 from farrier.web.server.serving import bind, serving_on
+from farrier.wiring import storage
+from farrier.wiring.applications import Application, Tasks, application
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -61,7 +63,7 @@ class Server:
         self._notifier = notifier or Notifier()
         self._listener = listener
         self._kind = kind
-        self._application: wiring.Application | None = None
+        self._application: Application | None = None
         self._clock = MonotonicClock()
         self._answered_at = 0.0
         self._schema = 0
@@ -78,22 +80,22 @@ class Server:
                 "farrier serve requires the database of a controller; set database.dsn (an embedded database starts "
                 "its own servers: farrier run --embedded)"
             )
-        served = self._application = wiring.application(self._kind, config, self._unready_because)
+        served = self._application = application(self._kind, config, self._unready_because)
         _log.info("server.starting", version=farrier.__version__, pid=os.getpid())
         listener = self._listener or bind(served.host, served.port, section=served.section)
         tls = None if served.certificate is None else served.certificate.context
         async with serving_on(served.app, listener, tls=tls, parser=served.parser) as url:
             _log.info("http.listening", url=url)
             self._notifier.status("waiting for the database")
-            async with wiring.database(config.database) as database:
+            async with storage.database(config.database) as database:
                 _log.info("database.reached")
                 self._begin_to_wait_for("the schema")
-                patiently = partial(wiring.persistently, patience=config.database.db_timeout)
+                patiently = partial(storage.persistently, patience=config.database.db_timeout)
                 await patiently(partial(served.require_schema, database))
                 await patiently(partial(self._ask, database))
                 door = PostgresDoor(database.pool, self._kind)
                 async with served.open(database, door) as tasks:
-                    watches: wiring.Tasks = {
+                    watches: Tasks = {
                         "schema": partial(self._keep_asking, database),
                         "pulse": partial(self._pulse, door),
                         "status": self._show_status,
@@ -109,7 +111,7 @@ class Server:
         if self._application is not None:
             self._application.reload()
 
-    async def _work(self, tasks: wiring.Tasks, started: Callable[[], None]) -> None:
+    async def _work(self, tasks: Tasks, started: Callable[[], None]) -> None:
         async with anyio.create_task_group() as beside:
             for name, task in tasks.items():
                 beside.start_soon(until_stopped, name, task, self._stop)
@@ -129,13 +131,13 @@ class Server:
         self._waits_for = what
         self._notifier.status(f"waiting for {what}")
 
-    async def _ask(self, database: wiring.Database) -> None:
-        self._schema = await wiring.schema_version(database)
+    async def _ask(self, database: storage.Database) -> None:
+        self._schema = await storage.schema_version(database)
         self._answered_at = self._clock.monotonic()
-        if self._schema in wiring.known_schemas():
+        if self._schema in storage.known_schemas():
             self._fits.set()
 
-    async def _keep_asking(self, database: wiring.Database) -> None:
+    async def _keep_asking(self, database: storage.Database) -> None:
         while True:
             await anyio.sleep(_ASK_EVERY)
             try:
@@ -170,8 +172,8 @@ class Server:
             return f"waiting for {self._waits_for}"
         if (silence := self._clock.monotonic() - self._answered_at) > _SILENCE:
             return f"the database has not responded for {silence:.0f} s"
-        if self._schema not in wiring.known_schemas():
-            known = " or ".join(map(str, wiring.known_schemas()))
+        if self._schema not in storage.known_schemas():
+            known = " or ".join(map(str, storage.known_schemas()))
             return f"the schema has version {self._schema}, and this release knows version {known}"
         return None
 

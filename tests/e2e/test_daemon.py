@@ -13,10 +13,10 @@ import httpx
 import msgspec
 import pytest
 
-from farrier import wiring
 from farrier.io.connections.embedded import EmbeddedServer
 from farrier.io.kinds import packages
 from farrier.sim.certificates import Authority
+from farrier.wiring.kinds import installable
 from tests.support import bmc, deaf, pg
 from tests.support.process import ANY_PORTS, PATIENCE, Farrier, farrier, replica, serving, until
 
@@ -180,7 +180,7 @@ async def test_a_second_signal_does_not_wait_for_the_drain(db: pg.Database, slow
 
 async def test_a_second_signal_ends_the_process_although_a_step_ignores_its_cancellation(db: pg.Database) -> None:
     async with db.connect() as conn:
-        await packages.install(conn, wiring.installable(deaf.DEAF))
+        await packages.install(conn, installable(deaf.DEAF))
         await conn.execute("SELECT farrier.resource_intent('deaf', 'thing', 'create', '{}')")
     async with replica(db.dsn, controller_kinds=deaf.NAME, controller_drain_timeout="1s") as daemon:
         await daemon.until("daemon.ready")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from farrier import config as settings
-from farrier import wiring
 from farrier.errors import CredentialError
 from farrier.metrics.sink import PrometheusSink
+from farrier.wiring import storage
+from farrier.wiring.vocabulary import vocabulary
 from tests.support import pg
 
 
@@ -18,8 +19,8 @@ async def the_token(db: pg.Database, monkeypatch: pytest.MonkeyPatch, secret: st
         database=settings.DatabaseConfig(dsn=db.dsn), http=settings.HttpConfig(bearer_token="env:FARRIER_SECRET_API")
     )
     async with (
-        wiring.database(config.database) as database,
-        wiring.backend(config, database, observer=PrometheusSink(wiring.vocabulary())) as backend,
+        storage.database(config.database) as database,
+        storage.backend(config, database, observer=PrometheusSink(vocabulary())) as backend,
     ):
         assert backend.token is not None
         return await backend.token()

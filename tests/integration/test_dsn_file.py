@@ -12,12 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier import config as settings
-from farrier import wiring
 from farrier.errors import DatabaseUnreachable
 from farrier.io.connections import pool
 from farrier.io.connections.dsn import Renewable
 from farrier.io.connections.hosts import Hosts, NoHostServes
-from farrier.wiring.storage import Database
+from farrier.wiring import storage
 from tests.support import pg
 
 
@@ -29,9 +28,9 @@ def file(db: pg.Database, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def database(file: Path) -> AsyncIterator[Database]:
+async def database(file: Path) -> AsyncIterator[storage.Database]:
     """The database of a daemon whose DSN is in the file."""
-    async with wiring.database(settings.DatabaseConfig(dsn=f"file:{file}", pool_max=1)) as opened:
+    async with storage.database(settings.DatabaseConfig(dsn=f"file:{file}", pool_max=1)) as opened:
         yield opened
 
 
@@ -48,14 +47,14 @@ def other(dsn: str) -> str:
     return f"{dsn}{'&' if '?' in dsn else '?'}work_mem=5MB"
 
 
-async def reconnected(database: Database) -> str:
+async def reconnected(database: storage.Database) -> str:
     """Close all connections, and return a setting of the session of the next one."""
     await database.pool.expire_connections()
     return str(await database.pool.fetchval("SHOW work_mem"))
 
 
 async def test_new_connections_use_the_dsn_that_replaced_the_first(
-    db: pg.Database, file: Path, database: Database
+    db: pg.Database, file: Path, database: storage.Database
 ) -> None:
     before = await reconnected(database)
     replace(file, other(db.dsn))
@@ -67,7 +66,7 @@ async def test_new_connections_use_the_dsn_that_replaced_the_first(
 
 @pytest.mark.parametrize("content", [None, "", "not a URL", "postgresql://h:port/farrier"])
 async def test_while_the_file_has_no_valid_dsn_the_last_one_is_used(
-    db: pg.Database, file: Path, database: Database, content: str | None
+    db: pg.Database, file: Path, database: storage.Database, content: str | None
 ) -> None:
     replace(file, other(db.dsn))
     await reconnected(database)
@@ -78,7 +77,7 @@ async def test_while_the_file_has_no_valid_dsn_the_last_one_is_used(
     assert logged[0]["error"].startswith("database.dsn: ")
 
 
-async def test_an_error_names_the_server_of_the_present_dsn(file: Path, database: Database) -> None:
+async def test_an_error_names_the_server_of_the_present_dsn(file: Path, database: storage.Database) -> None:
     replace(file, "postgresql://farrier@127.0.0.1:1/new")
     with pytest.raises(DatabaseUnreachable, match=r"farrier@127\.0\.0\.1:1/new"):
         await pool.reconnect(database.dsn, patience=timedelta(0), pgbouncer=False)

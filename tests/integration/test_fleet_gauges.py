@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from farrier import config as settings
-from farrier import wiring
 from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
@@ -31,6 +30,8 @@ from farrier.model.node.limits import PLACES, Limits, places_of
 from farrier.model.node.stages import DecommissionStage, OnboardingStage
 from farrier.model.views.census import AgentHealth, Census, ObservationSource, Rules
 from farrier.protocols import Queries
+from farrier.wiring import storage
+from farrier.wiring.vocabulary import census_rules, vocabulary
 from tests.support import figures, pg, proxy
 
 RULES = Rules(
@@ -261,9 +262,9 @@ async def test_requests_for_long_lists_do_not_use_up_the_connection_of_the_count
     config = settings.Config(database=settings.DatabaseConfig(dsn=db.dsn))
     gauges = process()
     async with (
-        wiring.database(config.database) as database,
-        wiring.backend(config, database, observer=PrometheusSink(wiring.vocabulary())) as backend,
-        wiring.counter(config.database, database) as counter,
+        storage.database(config.database) as database,
+        storage.backend(config, database, observer=PrometheusSink(vocabulary())) as backend,
+        storage.counter(config.database, database) as counter,
         figures.counted(gauges, counter),
         db.connect() as conn,
         anyio.create_task_group() as readers,
@@ -391,4 +392,4 @@ async def test_a_fleet_in_every_state_has_only_series_that_an_empty_one_has(
 def test_naming_resources_can_be_switched_off() -> None:
     on = settings.Config()
     off = settings.Config(metrics=settings.MetricsConfig(name_resources=False))
-    assert [wiring.census_rules(config).name_at_most for config in (on, off)] == [100, 0]
+    assert [census_rules(config).name_at_most for config in (on, off)] == [100, 0]

@@ -9,13 +9,14 @@ import anyio
 import msgspec
 import pytest
 
-from farrier import errors, wiring
+from farrier import errors
 from farrier.handlers.resource.extension import Extension
 from farrier.io.connections.pool import Connection
 from farrier.io.kinds import packages
 from farrier.io.schema import catalog, migrate
 from farrier.io.schema.files import Schema
 from farrier.model.kinds.resource import Answer
+from farrier.wiring.kinds import installable
 from tests.support import crates, pg, releases
 from tests.support.crates import Crate, CrateHandler, Hand
 
@@ -75,7 +76,7 @@ STRICTER = releases.instead("one.layer IS NOT NULL", "false")
     ids=["a function of a trigger", "make_kind", "all of them"],
 )
 async def test_a_kind_keeps_its_triggers_and_rights(conn: Connection, after: Schema) -> None:
-    await packages.install(conn, wiring.installable(CRATE))
+    await packages.install(conn, installable(CRATE))
     await conn.execute(THEIRS)
     triggers, rights = await conn.fetch(TRIGGERS), await conn.fetch(RIGHTS)
     assert [row["tgname"] for row in triggers] == [
@@ -94,7 +95,7 @@ async def test_a_kind_keeps_its_triggers_and_rights(conn: Connection, after: Sch
 
 
 async def test_a_kind_gets_the_triggers_that_a_new_make_kind_makes(conn: Connection) -> None:
-    await packages.install(conn, wiring.installable(CRATE))
+    await packages.install(conn, installable(CRATE))
     await migrate.migrate(conn, schema=next_release(make_kind=STRICTER), after=catalog.sync)
     made = {row[0]: row[1] for row in await conn.fetch(TRIGGERS)}
     assert "WHEN" not in made["enter_state"]
@@ -103,14 +104,14 @@ async def test_a_kind_gets_the_triggers_that_a_new_make_kind_makes(conn: Connect
 async def test_a_table_without_its_defaults_is_refused_with_the_statement_that_restores_them(
     conn: Connection,
 ) -> None:
-    await packages.install(conn, wiring.installable(CRATE))
+    await packages.install(conn, installable(CRATE))
     await conn.execute("DROP SCHEMA farrier CASCADE")
     await migrate.migrate(conn, after=catalog.sync)
     with pytest.raises(errors.RefusedByModel, match=r"farrier_crates\.crates lacks defaults") as refused:
-        await packages.install(conn, wiring.installable(CRATE))
+        await packages.install(conn, installable(CRATE))
     assert "created_at SET DEFAULT farrier.now()" in str(refused.value)
     await conn.execute(str(refused.value).partition("restore its defaults: ")[2].removesuffix(")"))
-    assert await packages.install(conn, wiring.installable(CRATE))
+    assert await packages.install(conn, installable(CRATE))
 
 
 async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Database) -> None:
@@ -120,7 +121,7 @@ async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Databas
     async with db.connect() as one, db.connect() as other, db.connect() as watch:
         await watch.execute("SELECT pg_advisory_lock(7)")
         async with anyio.create_task_group() as group:
-            group.start_soon(packages.install, one, wiring.installable(slow))
+            group.start_soon(packages.install, one, installable(slow))
             await db.until_blocked()
             group.start_soon(partial(migrate.migrate, other, schema=changed, after=catalog.sync))
             await db.until_blocked(2)

@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from farrier import wiring
 from farrier.config import Config, DatabaseConfig, MetricsConfig, SitesConfig
 from farrier.config.sites import MaasSite, Site
 from farrier.daemon import Daemon
@@ -18,7 +17,8 @@ from farrier.errors import ConfigError, DatabaseUnreachable
 from farrier.io.connections import pool
 from farrier.io.kinds.maas_region import use
 from farrier.metrics.sink import PrometheusSink
-from farrier.wiring import Runtime
+from farrier.wiring import loops, storage
+from farrier.wiring.vocabulary import vocabulary
 from tests.support import pg, proxy
 
 MOMENT = timedelta(milliseconds=100)
@@ -40,12 +40,12 @@ def a_site(name: str) -> Site:
 
 
 @asynccontextmanager
-async def at_work(db: pg.Database) -> AsyncIterator[Runtime]:
+async def at_work(db: pg.Database) -> AsyncIterator[loops.Runtime]:
     config = Config(database=DatabaseConfig(dsn=db.dsn))
-    sink = PrometheusSink(wiring.vocabulary())
+    sink = PrometheusSink(vocabulary())
     async with (
-        wiring.database(config.database) as database,
-        wiring.runtime(config, database, sink=sink, observer=sink) as runtime,
+        storage.database(config.database) as database,
+        loops.runtime(config, database, sink=sink, observer=sink) as runtime,
     ):
         yield runtime
 

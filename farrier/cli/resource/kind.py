@@ -58,11 +58,11 @@ def install(
 ) -> None:
     """If the table of the kind does not exist, create it with the kind's SQL. Register the kind's states, edges and
     actions; if these change later, run the command again."""
-    from farrier import wiring  # these imports take a second, and --help need not wait for them
-    from farrier.io.kinds import packages
+    from farrier.io.kinds import packages  # these imports take a second, and --help need not wait for them
     from farrier.io.schema import catalog, migrate
+    from farrier.wiring import kinds
 
-    found = wiring.installable(wiring.extensions([name])[name])
+    found = kinds.installable(kinds.extensions([name])[name])
 
     async def installed(conn: Single) -> bool:
         if not settings.database.dsn:  # no other command migrates an embedded database

@@ -17,7 +17,6 @@ import anyio
 import msgspec
 from rich.console import Console
 
-from farrier import wiring
 from farrier.cli.service.board import Board, Places, board
 from farrier.cli.site import regions
 from farrier.config import Config, DatabaseConfig, load
@@ -39,6 +38,7 @@ from farrier.sim.maas import Durations, Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
 from farrier.sim.power import PowerCables, machines_off
 from farrier.sim.rack import spare_systems, write_rack
+from farrier.wiring import storage
 
 # The directory of the embedded server, below that of the demo.
 DATABASE = "postgresql"
@@ -147,8 +147,8 @@ class Scene(msgspec.Struct, frozen=True):
 async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIterator[Scene]:
     """Start all parts. `log_to` is the file descriptor of the log of the servers that the daemon starts."""
     database = DatabaseConfig(embedded=str(options.directory / DATABASE))
-    async with wiring.database(database) as own:
-        await wiring.prepare(own, Config(database=database))
+    async with storage.database(database) as own:
+        await storage.prepare(own, Config(database=database))
         api, requests = PostgresFleet(own.pool), PostgresRequests(own.pool, own.dsn, requested_by="demo")
         # A directory of an earlier demo already has a fleet.
         after = max((node.id for node in await api.glance(0)), default=0)

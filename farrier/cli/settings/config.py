@@ -71,14 +71,18 @@ def _show(changed: Mapping[str, Any], sites: Sites, missing: Iterable[Unreadable
 
 async def _read(given: Config) -> Sites:
     """Read everything that the daemon reads before it connects to the database. Raises ConfigError."""
-    from farrier import wiring  # these imports take a second, and --help need not wait for them
-    from farrier.io.connections import pool
+    from farrier.io.connections import pool  # these imports take a second, and --help need not wait for them
     from farrier.io.connections.embedded import wheel_binaries
+    from farrier.services.http import trust
     from farrier.web.server.tls import Certificate
+    from farrier.wiring import kinds, storage
+    from farrier.wiring.traces import tracing
+    from farrier.wiring.vocabulary import vocabulary
 
-    wiring.vocabulary(wiring.specs_of(wiring.extensions(given.controller.kinds)))
-    wiring.require_trust(given.bmc)
-    database = await wiring.located(given.database)
+    vocabulary(kinds.specs_of(kinds.extensions(given.controller.kinds)))
+    for of_bmcs in (given.bmc, *given.bmc.hosts.values()):
+        trust.policy_of(of_bmcs)
+    database = await storage.located(given.database)
     if database.dsn:
         await pool.require_valid(database.dsn)
     if given.database.embedded:
@@ -88,7 +92,7 @@ async def _read(given: Config) -> Sites:
         cert = of_server.tls_cert
         if cert and (fault := Certificate(cert, of_server.tls_key, section=section).fault()) is not None:
             typer.echo(f"farrier: warning: clients refuse {section}.tls_cert {cert!r}: {fault}", err=True)
-    async with wiring.tracing(given.traces):
+    async with tracing(given.traces):
         return site_files.load(given.sites.directory, given.agents)
 
 

@@ -88,9 +88,9 @@ async def located(settings: config.Config) -> config.DatabaseConfig:
         raise ConfigError("this command needs a connection to the database; use --dsn instead of --api")
     if not settings.database.refers:
         return settings.database
-    from farrier import wiring  # these imports take a second, and other commands need not wait for them
+    from farrier.wiring import storage  # these imports take a second, and other commands need not wait for them
 
-    return await wiring.located(settings.database)
+    return await storage.located(settings.database)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from farrier import agent, wiring
+from farrier import agent
 from farrier.clock import MonotonicClock
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
@@ -22,6 +22,7 @@ from farrier.model.node.layers import CleaningBy
 from farrier.protocols import MaasClient, ServiceObserver
 from farrier.services.http.client import Times
 from farrier.services.maas.regions import Regions, settings_of
+from farrier.wiring.secrets import credentials
 
 _ERASES_ALWAYS = "enable_disk_erasing_on_release"
 _T = TypeVar("_T")
@@ -50,7 +51,7 @@ async def opened(settings: Config, sites: Sites) -> AsyncIterator[Regions]:
     """Open the clients of the regions of these sites."""
     observer = Unobserved()
     async with (
-        wiring.credentials(settings, observer=observer) as store,
+        credentials(settings, observer=observer) as store,
         Regions.open(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,
     ):
         await regions.use(settings_of(sites))

@@ -11,13 +11,13 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier import wiring
 from farrier.cli.site.regions import Unobserved
 from farrier.config import Config
 from farrier.config.sites import Sites
 from farrier.errors import FarrierError
 from farrier.services.credentials.resolver import Credentials
 from farrier.services.maas.service import api_key
+from farrier.wiring.secrets import credentials
 
 _Read: TypeAlias = Callable[[str], Awaitable[object]]
 
@@ -35,7 +35,7 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 async def unreadable(settings: Config, sites: Sites, *, of_settings: bool) -> tuple[Unreadable, ...]:
     """Return the secrets that cannot be read. The secrets of the settings themselves are included on request."""
-    async with wiring.credentials(settings, observer=Unobserved()) as store:
+    async with credentials(settings, observer=Unobserved()) as store:
         faults = [fault async for fault in _of_sites(store, sites)]
         if of_settings:
             faults += [fault async for fault in _of_settings(store, settings)]

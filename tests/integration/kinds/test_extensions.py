@@ -13,7 +13,6 @@ import anyio
 import msgspec
 import pytest
 
-from farrier import wiring
 from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, RefusedByModel
@@ -26,7 +25,8 @@ from farrier.model.kinds.resource import Answer
 from farrier.model.kinds.spec import KindEdge, KindLayer, KindState
 from farrier.model.loop.runs import CommitVerdict, Due, Finished
 from farrier.process import foreseen
-from farrier.wiring.kinds import loop_of
+from farrier.wiring import storage
+from farrier.wiring.kinds import extensions, installable, loop_of, require_kinds
 from tests.support import crates, loop, pg
 from tests.support import fence as fences
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand
@@ -54,7 +54,7 @@ async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
 
 
 async def install(conn: Connection, **changes: Any) -> bool:
-    return await packages.install(conn, wiring.installable(extension(**changes)))
+    return await packages.install(conn, installable(extension(**changes)))
 
 
 def changed(**changes: Any) -> Any:
@@ -78,7 +78,7 @@ def changed(**changes: Any) -> Any:
 )
 def test_a_name_that_leads_to_no_extension_is_refused_with_the_reason(name: str, told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
-        wiring.extensions([name])
+        extensions([name])
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_a_name_that_leads_to_no_extension_is_refused_with_the_reason(name: str,
 def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPatch, spec: Any, told: str) -> None:
     monkeypatch.setattr(crates, "CRATE", extension(spec=spec), raising=False)
     with pytest.raises(ConfigError, match=told):
-        wiring.extensions([NAME])
+        extensions([NAME])
 
 
 def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crates, "CRATE", extension(), raising=False)
     monkeypatch.setattr(crates, "BOX", extension(spec=changed(relation="boxes.boxes")), raising=False)
     with pytest.raises(ConfigError, match="two kinds have the name crate"):
-        wiring.extensions([NAME, "tests.support.crates:BOX"])
+        extensions([NAME, "tests.support.crates:BOX"])
 
 
 def layer(name: str, **changes: Any) -> KindLayer:
@@ -126,7 +126,7 @@ def test_layers_that_metrics_or_limits_could_not_tell_apart_are_refused(
     monkeypatch.setattr(crates, "CRATE", layered, raising=False)
     monkeypatch.setattr(crates, "BOX", extension(spec=changed(name="box", relation="boxes.boxes")), raising=False)
     with pytest.raises(ConfigError, match=told):
-        wiring.extensions([NAME, "tests.support.crates:BOX"])
+        extensions([NAME, "tests.support.crates:BOX"])
 
 
 class Other(msgspec.Struct):
@@ -302,12 +302,12 @@ async def test_a_missing_or_outdated_kind_is_refused_with_the_command_that_insta
 @pytest.mark.parametrize("embedded", [True, False])
 async def test_only_an_embedded_database_gets_kinds_without_a_command(db: pg.Database, embedded: bool) -> None:
     async with db.pool(1) as pool:
-        database = wiring.Database(db.dsn, pool, embedded)
+        database = storage.Database(db.dsn, pool, embedded)
         if embedded:
-            await wiring.require_kinds(database, {NAME: extension()})
+            await require_kinds(database, {NAME: extension()})
         else:
             with pytest.raises(ConfigError, match="is not installed in this database"):
-                await wiring.require_kinds(database, {NAME: extension()})
+                await require_kinds(database, {NAME: extension()})
         assert await pool.fetchval(CRATES) is embedded
 
 
@@ -315,10 +315,10 @@ async def test_an_embedded_database_keeps_a_kind_that_differs_from_the_program_s
     """The program may be the older one."""
     async with db.pool(1) as pool, db.connect() as conn:
         await install(conn)
-        database = wiring.Database(db.dsn, pool, True)
-        await wiring.require_kinds(database, {NAME: extension()})
+        database = storage.Database(db.dsn, pool, True)
+        await require_kinds(database, {NAME: extension()})
         with pytest.raises(ConfigError, match=f"differ from this program's; run: farrier kind install {NAME}"):
-            await wiring.require_kinds(database, {NAME: extension(spec=changed(actions={}))})
+            await require_kinds(database, {NAME: extension(spec=changed(actions={}))})
         await packages.require(conn, [(NAME, SPEC)])
 
 
@@ -435,7 +435,7 @@ async def test_writes_of_an_extension_are_committed_with_its_run_or_not_at_all(d
         section=lambda write: ("weights", msgspec.structs.asdict(write)),
     )
     async with db.pool(2) as pool, pool.acquire() as conn:
-        await packages.install(conn, wiring.installable(weighing))
+        await packages.install(conn, installable(weighing))
         yard = crates.Yard(db, pool)
         fresh, stale = await yard.create("c-1"), await yard.create("c-2")
         io: PostgresStateIO[Crate, Crate, Any] = PostgresStateIO(pool, loop_of(weighing, None).rows)

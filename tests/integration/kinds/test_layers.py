@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier import wiring
 from farrier.cli.resource import view
 from farrier.errors import ConfigError, RefusedByModel
 from farrier.io.connections.pool import Connection
@@ -34,7 +33,7 @@ from farrier.model.advice.explanation import explain_resource
 from farrier.model.node.limits import Limits, keys_of, places_of
 from farrier.model.views.census import Rules
 from farrier.model.views.resources import WantedResources, clocks_of
-from farrier.wiring.kinds import loop_of
+from farrier.wiring.kinds import installable, loop_of
 from tests.support import loop, pg
 from tests.support.owner import Owner
 from tools import model_reference
@@ -96,7 +95,7 @@ def racks(**changes: Any) -> Racks:
 @pytest.fixture
 async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
     async with every_db.connect() as conn:
-        await packages.install(conn, wiring.installable(racks()))
+        await packages.install(conn, installable(racks()))
         await conn.execute("INSERT INTO racks.racks (name) VALUES ('r-1')")
         yield conn
 
@@ -133,14 +132,14 @@ async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Databa
     short = racks(sql="CREATE SCHEMA racks; CREATE TABLE racks.racks (LIKE farrier.resources INCLUDING ALL)")
     async with every_db.connect() as conn:
         with pytest.raises(RefusedByModel, match="lacks columns: power, power_entered_at"):
-            await packages.install(conn, wiring.installable(short))
+            await packages.install(conn, installable(short))
 
 
 async def test_a_kind_with_limits_by_model_needs_a_column_for_the_model(every_db: pg.Database) -> None:
     by_model = racks(spec=msgspec.structs.replace(SPEC, by_model=True))
     async with every_db.connect() as conn:
         with pytest.raises(RefusedByModel, match="lacks columns: model"):
-            await packages.install(conn, wiring.installable(by_model))
+            await packages.install(conn, installable(by_model))
 
 
 async def test_each_layer_begins_in_its_initial_state_and_is_recorded(conn: Connection) -> None:
@@ -161,7 +160,7 @@ async def test_each_layer_has_its_edges_and_its_own_clock(conn: Connection, ever
 
 async def test_in_a_layer_without_edges_any_state_may_follow_any_other(conn: Connection) -> None:
     free = racks(spec=msgspec.structs.replace(SPEC, layers=(msgspec.structs.replace(POWER, edges=None),)))
-    assert not await packages.install(conn, wiring.installable(free))
+    assert not await packages.install(conn, installable(free))
     for power in ("on", "off"):
         await conn.execute("UPDATE racks.racks SET power = $1", power)
     with pytest.raises(pg.PostgresError, match="no edge off -> dim in layer power"):

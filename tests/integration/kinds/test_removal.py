@@ -9,7 +9,6 @@ import anyio
 import msgspec
 import pytest
 
-from farrier import wiring
 from farrier.errors import ConfigError, RefusedByModel, UndecodableState
 from farrier.handlers.resource.extension import Extension
 from farrier.io.connections.lock_timeout import LockPatience
@@ -17,6 +16,7 @@ from farrier.io.connections.pool import Connection
 from farrier.io.kinds import packages
 from farrier.model.kinds.resource import Answer
 from farrier.model.kinds.spec import KindEdge, KindState
+from farrier.wiring.kinds import installable
 from tests.support import crates, loop, pg
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand, ask
 
@@ -40,7 +40,7 @@ async def install(conn: Connection) -> bool:
     crate: Extension[Crate, Answer, Hand] = Extension(
         spec=SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
     )
-    return await packages.install(conn, wiring.installable(crate))
+    return await packages.install(conn, installable(crate))
 
 
 async def end(conn: Connection) -> None:

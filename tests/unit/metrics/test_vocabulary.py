@@ -6,11 +6,12 @@ from collections import defaultdict
 
 import pytest
 
+from farrier.config import BmcConfig, BmcHostConfig
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.loop.runs import Move
 from farrier.model.node import spec as node_spec
-from farrier.wiring.vocabulary import vocabulary
+from farrier.wiring.vocabulary import trust_gauges, vocabulary
 from tests.support import crates
 
 SPECS = (node_spec.SPEC, *BUILT_IN)
@@ -83,3 +84,22 @@ def test_an_operation_has_only_the_results_that_its_requests_may_have() -> None:
         assert all(
             {"ok", "cancelled", "unreachable", "timeout", "tls", "protocol"} <= set(o) for o in operations.values()
         )
+
+
+def test_an_exposition_of_a_fresh_process_stays_small() -> None:
+    """Every label has finitely many values; their product must stay small, too."""
+    samples = [s for family in PrometheusSink(vocabulary()).registry.collect() for s in family.samples]
+    assert len(samples) < 2000
+
+
+def test_exceptions_from_the_tls_policy_are_counted() -> None:
+    hosts = {
+        "BMC-1.example": BmcHostConfig(insecure=True),
+        "10.0.0.2": BmcHostConfig(fingerprint="ab" * 32, ciphers="AES256-SHA"),
+    }
+    assert _counted(BmcConfig(ca_file="/etc/ca.crt", hosts=hosts, ciphers="AES128-SHA")) == [1, 2]
+    assert _counted(BmcConfig()) == [0, 0]
+
+
+def _counted(config: BmcConfig) -> list[float]:
+    return [s.value for gauge in trust_gauges(config) for family in gauge.collect() for s in family.samples]
