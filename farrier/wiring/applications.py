@@ -27,7 +27,7 @@ from farrier.web.server.access import Access
 from farrier.web.server.probes import Probes
 from farrier.web.server.site import WebApplication
 from farrier.web.server.tls import Certificate
-from farrier.wiring.storage import Database, backend, connections
+from farrier.wiring.storage import Database, backend, brief, connections
 from farrier.wiring.vocabulary import services
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -137,7 +137,8 @@ class _Agents:
     @asynccontextmanager
     async def open(self, database: Database, door: Door) -> AsyncIterator[Tasks]:
         # Its own connections, so that a flood of requests does not delay the pulse of the door.
-        async with connections(self._database, database) as pool:
+        config = self._database
+        async with connections(config, database.dsn, size=config.pool_max, timeouts=brief(config)) as pool:
             batches = self._agents.open(PostgresAgentCalls(pool), door)
             yield {"batches": batches.run}
 

@@ -6,7 +6,7 @@ The daemon, the servers and simulations call this module.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
@@ -57,8 +57,23 @@ def brief(config: settings.DatabaseConfig) -> pool.Timeouts:
     return pool.Timeouts(config.connect_timeout, config.statement_timeout)
 
 
-def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
-    return pool.Timeouts(config.connect_timeout, config.read_timeout)
+@asynccontextmanager
+async def connections(
+    config: settings.DatabaseConfig, dsn: str, *, size: int, timeouts: pool.Timeouts, init: Rehearsal | None = None
+) -> AsyncIterator[pool.Pool]:
+    """Open connections of their own for a part of the process, so that no other part delays it."""
+    opened = await pool.open_pool(
+        dsn, size=size, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=timeouts, init=init
+    )
+    try:
+        yield opened
+    finally:
+        opened.terminate()
+
+
+def _reading(config: settings.DatabaseConfig, dsn: str, *, size: int) -> AbstractAsyncContextManager[pool.Pool]:
+    timeouts = pool.Timeouts(config.connect_timeout, config.read_timeout)
+    return connections(config, dsn, size=size, timeouts=timeouts)
 
 
 @asynccontextmanager
@@ -68,27 +83,13 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     rehearsal = Rehearsal()
     async with (
         command_session.server(await _chosen(config)) as dsn,
-        _opened(config, dsn, config.pool_max, brief(config), rehearsal) as connections,
+        connections(config, dsn, size=config.pool_max, timeouts=brief(config), init=rehearsal) as opened,
     ):
         try:
-            yield Database(dsn, connections, not config.dsn, rehearsal)
+            yield Database(dsn, opened, not config.dsn, rehearsal)
         finally:
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-                await connections.close()
-
-
-@asynccontextmanager
-async def _opened(
-    config: settings.DatabaseConfig, dsn: str, size: int, timeouts: pool.Timeouts, init: Rehearsal | None = None
-) -> AsyncIterator[pool.Pool]:
-    """Open a pool of at most `size` connections."""
-    connections = await pool.open_pool(
-        dsn, size=size, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=timeouts, init=init
-    )
-    try:
-        yield connections
-    finally:
-        connections.terminate()
+                await opened.close()
 
 
 async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
@@ -167,13 +168,6 @@ async def prepare(database: Database, config: settings.Config) -> int:
     return status.found
 
 
-@asynccontextmanager
-async def connections(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[pool.Pool]:
-    """Open further connections for short statements."""
-    async with _opened(config, database.dsn, config.pool_max, brief(config)) as connections:
-        yield connections
-
-
 async def schema_version(database: Database) -> int:
     """Return the version of the database's tables; 0 without a schema. Raises DatabaseUnreachable."""
     async with refusals.borrowed(database.pool) as conn:
@@ -199,16 +193,16 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
     """Open the backend of the web application. The backend has its own connections, so that a long listing does not
     delay the loop."""
     async with (
-        _opened(config.database, database.dsn, _WEB_CONNECTIONS, _for_reading(config.database)) as connections,
+        _reading(config.database, database.dsn, size=_WEB_CONNECTIONS) as opened,
         credentials(config, observer=observer) as store,
     ):
         reference = config.http.bearer_token
         yield Backend(
-            PostgresQueries(connections),
-            PostgresRequests(connections, database.dsn, pgbouncer=config.database.pgbouncer),
+            PostgresQueries(opened),
+            PostgresRequests(opened, database.dsn, pgbouncer=config.database.pgbouncer),
             config.sla,
             partial(_api_token, store, reference) if reference else None,
-            PostgresMonitorCalls(connections),
+            PostgresMonitorCalls(opened),
             config.node.patience,
             config.controller.period,
             config.node.bootstrap_ttl,
@@ -229,5 +223,5 @@ async def _api_token(store: Credentials, reference: str) -> str:
 @asynccontextmanager
 async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[ServerQueries]:
     """Open the connection that counts the fleet. The connection is separate, so that long listings cannot occupy it."""
-    async with _opened(config, database.dsn, 1, _for_reading(config)) as connections:
-        yield PostgresQueries(connections)
+    async with _reading(config, database.dsn, size=1) as opened:
+        yield PostgresQueries(opened)
