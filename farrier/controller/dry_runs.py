@@ -1,20 +1,28 @@
-"""Answers questions how handlers would answer intents, about the resources of the shards that this process owns."""
+"""Answers questions how handlers would answer intents, about the resources of the shards that this process owns. A
+handler decides as in a run, and its outcome is thrown away."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from datetime import datetime
+from typing import Any, NoReturn, TypeVar, assert_never
 
 import anyio
 import structlog
 
-from farrier.controller.dry_run import foresee
 from farrier.controller.host import LoopContext, asked
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable, FarrierError
 from farrier.model.intents.preview import Foreseen, PreviewVerdict, Question
+from farrier.model.intents.requests import IntentStatus
 from farrier.model.loop import restores
-from farrier.protocols import Kind, Questions, StateHandler
+from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.protocols import Kind, Questions, Snapshot, StateHandler
+
+R = TypeVar("R", bound=Snapshot)
+S = TypeVar("S")
+W = TypeVar("W")
+V = TypeVar("V")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -75,3 +83,22 @@ class Foreseer:
             raise
         except FarrierError as error:  # the database refuses the intent, or the snapshot cannot be read
             return Foreseen(PreviewVerdict.REJECTED, str(error))
+
+
+def foresee(kind: Kind[R, S], handler: StateHandler[R, S, W, V], asked: R, intent: int, now: datetime) -> Foreseen:
+    """Return the answer of the handler to the pending intent with this ID, as if the resource had no other pending
+    intent."""
+    alone: R = kind.asked_alone(asked, intent)
+    decision = handler.handle(alone, now)
+    match decision:
+        case Step():
+            return Foreseen(PreviewVerdict.DEPENDS, f"depends on a reading: {decision.name.replace('_', ' ')}")
+        case Transition() | Update() | Wait() | DoNothing() | Deleted():
+            for answer in kind.answers(alone, decision.writes):
+                if answer.request == intent:
+                    is_accepted = answer.verdict == IntentStatus.ACCEPTED
+                    return Foreseen(PreviewVerdict.ACCEPTED if is_accepted else PreviewVerdict.REJECTED, answer.reason)
+        case _ as never:
+            assert_never(never)
+    reason = "" if isinstance(decision, DoNothing | Deleted) else decision.reason
+    return Foreseen(PreviewVerdict.DEPENDS, f"depends on a reading, or on the end of a wait: {reason}")

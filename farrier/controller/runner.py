@@ -20,12 +20,11 @@ import msgspec
 import structlog
 
 from farrier.config import ControllerConfig
-from farrier.controller import restore_hold
 from farrier.controller.agenda import AgendaEntry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.controller.stalls import watched
-from farrier.errors import FarrierError, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
-from farrier.model.loop.outcome import Record, Resting, Step, Transition, Update, Wait, rests
+from farrier.errors import FarrierError, HandlerGarbage, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
+from farrier.model.loop.outcome import Decision, Record, Resting, Step, Transition, Update, Wait, rests
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import Finished, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler
@@ -133,12 +132,23 @@ class Runner(Generic[R, S, W, V]):
             if hold is None:
                 decision = self._handler.handle(resource, now)
             else:
-                decision = restore_hold.observe(self._handler, resource, now, hold)
+                decision = self._observed(resource, now, hold)
             if rests(decision, before):
                 return decision
             return decision if type(decision) is Step and decision.observes and hold is None else None
         except _ITS_OWN_OR_CANCELLED:
             return None
+
+    def _observed(self, resource: R, now: datetime, hold: Hold) -> Decision[S, W, V]:
+        """Return the decision for a resource that is held after a restore. It answers no intent and continues no
+        workflow. If its step nevertheless tries to send a change, `Acting.require` refuses the request. Raises
+        `HandlerGarbage` for a step that does not only read."""
+        decision = self._handler.observe(resource, now, hold)
+        if isinstance(decision, Step) and not decision.reads_only:
+            raise HandlerGarbage(
+                f"step {decision.name} for a resource that is held after a restore; expected a step that only reads"
+            )
+        return decision
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
         """Return the loaded snapshot, updated with the confirmations that are only in memory. If the handler raises,
@@ -154,7 +164,7 @@ class Runner(Generic[R, S, W, V]):
         started = time.perf_counter()
         try:
             if turn.hold is not None:
-                decision = restore_hold.observe(self._handler, resource, now, turn.hold)
+                decision = self._observed(resource, now, turn.hold)
             elif turn.recovers is None:
                 decision = self._handler.handle(resource, now)
             else:

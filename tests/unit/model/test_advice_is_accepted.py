@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.controller.dry_run import foresee
+from farrier.controller.dry_runs import foresee
 from farrier.handlers.node.changes import with_workflow
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
