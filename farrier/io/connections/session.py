@@ -31,10 +31,6 @@ class Unsendable(Exception):
     contain the value."""
 
 
-class ReplyLost(Exception):
-    """The connection broke during the COMMIT, so the commit may or may not have happened. The text has the reason."""
-
-
 _CANCELLED = (
     "if the statement_timeout of the login or the database is the cause, run ALTER ROLE … SET statement_timeout = 0; "
     "farrier has its own time limits"
@@ -113,7 +109,7 @@ def ends_connection(error: BaseException) -> bool:
         sqlstate = error.sqlstate or ""
         return sqlstate in _OF_THE_SERVER or sqlstate.startswith(_NOT_SERVING)
     broken = isinstance(error, BROKEN) and not isinstance(error, ValueError)
-    return broken or isinstance(error, (ReplyLost, DatabaseUnreachable))
+    return broken or isinstance(error, DatabaseUnreachable)
 
 
 @asynccontextmanager
@@ -168,18 +164,3 @@ async def fetch(pool: Pool, statement: str, *arguments: Any) -> list[asyncpg.Rec
             return await conn.fetch(statement, *arguments)
     except Refusal as refusal:
         raise DatabaseUnreachable("the pool", reason_of(refusal)) from refusal
-
-
-async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-    """Run one statement that is also a whole transaction. Raises `ReplyLost` if the connection or the server failed
-    before the reply arrived."""
-    try:
-        return await conn.fetch(statement, *arguments)
-    except BROKEN as broken:
-        if isinstance(broken, ValueError):  # never sent
-            raise
-        raise ReplyLost(reason_of_break(broken)) from broken
-    except asyncpg.PostgresError as error:
-        if classify(error) is Trouble.GONE:  # "terminating connection" may arrive instead of a reply
-            raise ReplyLost(reason_of(error)) from error
-        raise

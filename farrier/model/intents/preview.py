@@ -1,7 +1,7 @@
 """The answer that an intent would get now.
 
-A controller gives this answer: `farrier.controller.dry_runs` asks the handler. The functions of this module only use the
-kind's table of actions, for a program that cannot reach a controller. Pure.
+A controller gives this answer: `farrier.controller.dry_runs` asks the handler. The functions of this module only use
+the kind's table of actions, for a program that cannot reach a controller. Pure.
 """
 
 from __future__ import annotations
