@@ -10,13 +10,13 @@ import pytest
 from hypothesis import strategies as st
 
 from farrier.errors import UndecodableState
-from farrier.io import decoding
+from farrier.io import codec
 
 WHOLE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda values: st.lists(values, max_size=4) | st.dictionaries(st.text(), values, max_size=4),
 )
-read = decoding.reader(dict[str, Any], "a thing")
+read = codec.reader(dict[str, Any], "a thing")
 
 
 def nested(levels: int, inside: str = "") -> str:
@@ -26,7 +26,7 @@ def nested(levels: int, inside: str = "") -> str:
 @hypothesis.given(WHOLE)
 def test_json_that_can_be_decoded_is_not_changed(value: Any) -> None:
     text = msgspec.json.encode(value).decode()
-    assert decoding.legible(text) == text
+    assert codec.legible(text) == text
 
 
 @pytest.mark.parametrize("levels", [1100, 3000, 50_000])

@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.io.connections import refusals, session
 from farrier.io.connections.pool import Pool
 from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict, Enrolling, Enrolment, LeasedTask, TaskEnd
@@ -48,7 +48,7 @@ class PostgresAgentCalls:
     async def enroll(self, enrolment: Enrolment) -> Enrolling:
         given = enrolment
         (record,) = await self._fetch(
-            _ENROLL, given.token, _json(given.facts), given.key_digest, given.version, given.boot_id
+            _ENROLL, given.token, codec.encode(given.facts), given.key_digest, given.version, given.boot_id
         )
         return Enrolling(record["node_name"], record["refused"])
 
@@ -57,7 +57,7 @@ class PostgresAgentCalls:
             _Placed(place, beat.key, beat.boot, beat.version, beat.health, beat.facts, beat.clock)
             for place, beat in enumerate(beats)
         ]
-        records = await self._fetch(_TAKE_BEATS, _json(placed), patient)
+        records = await self._fetch(_TAKE_BEATS, codec.encode(placed), patient)
         answers = {
             place: BeatAnswer(BeatVerdict(verdict), reason, wait, facts, claim)
             for place, verdict, reason, wait, facts, claim in records
@@ -65,7 +65,7 @@ class PostgresAgentCalls:
         return [answers[place] for place in range(len(beats))]
 
     async def put_facts(self, key: str, digest: str, facts: Mapping[str, Any]) -> str | None:
-        (record,) = await self._fetch(_PUT_FACTS, bytes.fromhex(key), digest, _json(facts))
+        (record,) = await self._fetch(_PUT_FACTS, bytes.fromhex(key), digest, codec.encode(facts))
         refused: str | None = record[0]
         return refused
 
@@ -88,15 +88,11 @@ class PostgresAgentCalls:
         return until
 
     async def finish(self, key: str, task: int, end: TaskEnd) -> None:
-        evidence = None if end.evidence is None else _json(end.evidence)
-        result = None if end.result is None else _json(end.result)
+        evidence = None if end.evidence is None else codec.encode(end.evidence)
+        result = None if end.result is None else codec.encode(end.result)
         await self._fetch(_FINISH, bytes.fromhex(key), task, end.lease_token, end.succeeded, result, evidence)
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
         with refusals.translated(no_right=_NO_RIGHT):
             async with session.borrowed(self._pool) as conn:
                 return await conn.fetch(sql, *arguments)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

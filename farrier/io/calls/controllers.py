@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
 from uuid import UUID
 
-import anyio
-import asyncpg
 import msgspec
 import structlog
 
@@ -50,6 +48,7 @@ class PostgresControllers:
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
+        self._fetch = partial(session.fetch, connections, within=_ANSWER_SECONDS)
 
     def rehearsed(self) -> Scene:
         """Return the statements that run all the time, for no controller and no kind."""
@@ -109,11 +108,3 @@ class PostgresControllers:
                 return held
         except session.Refusal as refusal:
             raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal
-
-    async def _fetch(self, sql: str, *arguments: Any, within: float = _ANSWER_SECONDS) -> list[asyncpg.Record]:
-        try:
-            with anyio.fail_after(within):
-                return await session.fetch(self._pool, sql, *arguments)
-        except TimeoutError as late:
-            await self._pool.expire_connections()  # the idle connections lead to the same server
-            raise DatabaseUnreachable("the pool", f"no response within {within:g} s") from late

@@ -88,9 +88,5 @@ class PostgresDoor:
                 _log.warning("door.leave_failed", error=str(error))
 
     async def _fetch(self, sql: str, *arguments: Any) -> Any:
-        try:
-            with anyio.fail_after(_ANSWER_SECONDS):
-                (record,) = await session.fetch(self._pool, sql, *arguments)
-        except TimeoutError as late:
-            raise DatabaseUnreachable("the pool", f"no response within {_ANSWER_SECONDS:g} s") from late
+        (record,) = await session.fetch(self._pool, sql, *arguments, within=_ANSWER_SECONDS)
         return record[0]

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.io.connections import refusals
 from farrier.io.connections.pool import Pool
 from farrier.model.monitors.alertmanager import Labels
@@ -30,7 +30,7 @@ class PostgresMonitorCalls:
         return msgspec.json.decode(record[0], type=Labels)
 
     async def report(self, monitor: str, reports: Sequence[Report]) -> tuple[ReportAnswer, ...]:
-        records = await self._fetch(_REPORT, monitor, msgspec.json.encode(reports).decode())
+        records = await self._fetch(_REPORT, monitor, codec.encode(reports))
         return tuple(ReportAnswer(Verdict(verdict), reason) for verdict, reason in records)
 
     async def refuse_truncated(self, monitor: str, group: str, missing: int) -> None:

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.io.connections import pool, refusals
 from farrier.io.connections.pool import Connection, Pool, Single
 from farrier.io.queries import reading
@@ -64,7 +64,7 @@ class PostgresRequests:
             request.kind,
             request.resource,
             request.action,
-            _json(request.params),
+            codec.encode(request.params),
             request.key,
             request.requested_by or self._requested_by,
             request.api_version,
@@ -81,7 +81,7 @@ class PostgresRequests:
 
     async def _foreseen(self, kind: str, asked: Sequence[IntentRequest], patience: timedelta) -> list[Foreseen | None]:
         intents = [{"resource": each.resource, "action": each.action, "params": each.params} for each in asked]
-        call = await self._value(_FORESEE, kind, _json(intents))
+        call = await self._value(_FORESEE, kind, codec.encode(intents))
         if call is None:
             return [None] * len(asked)
         until = anyio.current_time() + patience.total_seconds()
@@ -118,7 +118,7 @@ class PostgresRequests:
     async def _register(self, conn: Connection, new: Registration, *, named: bool) -> Registered:
         """Register one node. With `named`, errors begin with the name of the node."""
         bmc, bootstrap = (new.bmc_address, new.bmc_credential), (new.bootstrap_token, new.bootstrap_ttl)
-        of_node = new.api_version, _json(details.given(new)), new.requested_by or self._requested_by
+        of_node = new.api_version, codec.encode(details.given(new)), new.requested_by or self._requested_by
         try:
             with refusals.translated():
                 id_: int = await conn.fetchval(_REGISTER, new.name, *bmc, *bootstrap, *of_node)
@@ -207,7 +207,3 @@ class _Bell:
     def _ring(self, *_notification: object) -> None:
         self.rung.set()
         self.rung = anyio.Event()
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -156,11 +156,15 @@ async def undone(conn: Connection) -> AsyncIterator[None]:
             await transaction.rollback()
 
 
-async def fetch(pool: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+async def fetch(pool: Pool, statement: str, *arguments: Any, within: float | None = None) -> list[asyncpg.Record]:
     """Run one statement whose data cannot cause a refusal. So if the server refuses the statement, the cause is
-    transient, and `DatabaseUnreachable` is raised."""
+    transient, and `DatabaseUnreachable` is raised. It is also raised if there is no reply within this many seconds."""
     try:
-        async with borrowed(pool) as conn:
-            return await conn.fetch(statement, *arguments)
+        with anyio.fail_after(within):
+            async with borrowed(pool) as conn:
+                return await conn.fetch(statement, *arguments)
+    except TimeoutError as late:
+        await pool.expire_connections()  # the idle connections lead to the same server
+        raise DatabaseUnreachable("the pool", f"no response within {within:g} s") from late
     except Refusal as refusal:
         raise DatabaseUnreachable("the pool", reason_of(refusal)) from refusal

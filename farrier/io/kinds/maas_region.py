@@ -8,11 +8,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import anyio
-import msgspec
 
 from farrier.config.sites import Sites
 from farrier.errors import ConfigError, DatabaseUnreachable
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
 
@@ -41,7 +40,7 @@ async def use(pool: Pool, sites: Sites, *, patience: timedelta = _PATIENCE) -> N
     ]
     try:
         with anyio.fail_after(patience.total_seconds()):
-            await _store_sites(pool, msgspec.json.encode(wanted).decode())
+            await _store_sites(pool, codec.encode(wanted))
     except TimeoutError:
         raise DatabaseUnreachable("the pool", f"no response within {patience.total_seconds():g} s") from None
 

@@ -13,8 +13,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from farrier.io import decoding, statements
-from farrier.io.kinds.rows import encode
+from farrier.io import codec, statements
 from farrier.model.loop.runs import Finished
 from farrier.model.node.layers import LIVE, NODE, NodeStatus, WorkflowKind
 from farrier.model.node.snapshot import Node, Workflow
@@ -68,7 +67,7 @@ class NodeRows:
 
     kind = NODE
     write = statements.load("node/write")
-    decode = staticmethod(decoding.reader(Node, "a node"))
+    decode = staticmethod(codec.reader(Node, "a node"))
     load = statements.load("node/load")
     interrupted = statements.load("node/interrupted")
 
@@ -77,7 +76,7 @@ class NodeRows:
         parameters of `write_nodes_and_networks`."""
         states = [run.to if run.to is not None and _changes_only_state(run.was, run.to) else None for run in runs]
         return (
-            encode(_sections(runs, states)),
+            codec.encode(_sections(runs, states)),
             [run.id for run in runs],
             [run.version for run in runs],
             [run.commit_id for run in runs],
@@ -87,7 +86,7 @@ class NodeRows:
         )
 
     def rehearsed(self) -> Sequence[Any]:
-        return encode(dict.fromkeys(SECTIONS, ())), *self.written(())[1:]
+        return codec.encode(dict.fromkeys(SECTIONS, ())), *self.written(())[1:]
 
 
 def _sections(

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from typing_extensions import override
 
-from farrier.io import decoding, statements
+from farrier.io import codec, statements
 from farrier.io.kinds.rows import Changes, SectionRows
 from farrier.model.kinds.resource import Answer, Resource
 from farrier.model.kinds.spec import KindSpec
@@ -56,7 +56,7 @@ class ResourceRows(SectionRows[R, W], Generic[R, W]):
         self._columns = ("state", *spec.columns_of_layers(), "last_error", *columns)
         self._what = spec.what
         self._own_section = section
-        self.decode = decoding.reader(type_, spec.what)
+        self.decode = codec.reader(type_, spec.what)
 
     @override
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:

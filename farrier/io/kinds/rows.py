@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-import msgspec
-
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.model.loop.runs import Finished
 
 R_co = TypeVar("R_co", covariant=True)
@@ -16,14 +14,6 @@ S = TypeVar("S")
 W = TypeVar("W")
 
 _WRITE = statements.load("loop/write")
-
-_encode = msgspec.json.Encoder().encode
-
-
-def encode(value: Any) -> str:
-    """Return the JSON text of a value."""
-    return _encode(value).decode()
-
 
 # Maps each section to its elements. Each element has the ID of its `run`.
 Changes: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -94,7 +84,7 @@ class SectionRows(ABC, Generic[S, W]):
             }
             for run in runs
         ]
-        return (encode({"runs": read, **self.changes(runs)} if runs else {}),)
+        return (codec.encode({"runs": read, **self.changes(runs)} if runs else {}),)
 
     def rehearsed(self) -> Sequence[Any]:
-        return (encode({"runs": (), "kind": ({"kind": self.kind},)}),)
+        return (codec.encode({"runs": (), "kind": ({"kind": self.kind},)}),)

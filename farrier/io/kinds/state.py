@@ -22,11 +22,11 @@ import asyncpg
 import msgspec
 
 from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel, RowsLocked, UndecodableState
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
 from farrier.io.connections.rehearsal import NOBODY, Scene
-from farrier.io.kinds.rows import Rows, encode
+from farrier.io.kinds.rows import Rows
 from farrier.model.loop.controllers import SHARDS, ListedResources
 from farrier.model.loop.outcome import Record
 from farrier.model.loop.restores import Hold
@@ -328,7 +328,7 @@ def _moves(batch: Sequence[Finished[Any, Any]]) -> _Columns:
 def _outcomes(batch: Sequence[Finished[Any, Any]]) -> _Columns:
     """Return the outcomes of the runs that are to be stored, with their keys."""
     ended = [run for run in batch if run.record is not None]
-    return [run.id for run in ended], [encode(run.record) for run in ended], [run.outcome_key for run in ended]
+    return [run.id for run in ended], [codec.encode(run.record) for run in ended], [run.outcome_key for run in ended]
 
 
 def _wakes(batch: Sequence[Finished[Any, Any]]) -> _Columns:

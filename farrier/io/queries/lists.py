@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from farrier.errors import MalformedRequest, RefusedByModel, UndecodableState
-from farrier.io import decoding, statements
+from farrier.io import codec, statements
 from farrier.io.connections import refusals
 from farrier.io.connections.pool import Connection, Pool
 from farrier.io.queries import census, intents, reading, spelling
@@ -94,7 +94,7 @@ _NAMED = 20
 
 _FIRST = SortKey(-math.inf, "", "")
 
-_read_census = decoding.reader(Census, "a count of the fleet")
+_read_census = codec.reader(Census, "a count of the fleet")
 
 
 class PostgresQueries:
@@ -344,7 +344,7 @@ async def _selected(conn: Connection, wanted: NodeFilter) -> tuple[Any, ...]:
     return (
         list(wanted.statuses),
         list(wanted.managements),
-        msgspec.json.encode(wanted.details).decode(),
+        codec.encode(wanted.details),
         wanted.failed,
         keys,
         values,

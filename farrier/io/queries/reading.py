@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.io import decoding, statements
+from farrier.io import codec, statements
 from farrier.io.connections.pool import Connection
 from farrier.model.intents import selection
 from farrier.model.views.nodes import Page
@@ -35,7 +35,7 @@ async def now(conn: Connection) -> datetime:
 
 async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
     """Return rows of one column, each of which is a JSON object. Raises UndecodableState."""
-    read = decoding.reader(type_, "a requested row")
+    read = codec.reader(type_, "a requested row")
     return tuple(read(record[0]) for record in await conn.fetch(sql, *arguments))
 
 

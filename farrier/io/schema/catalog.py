@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from farrier.config import NodeConfig
-from farrier.io import statements
+from farrier.io import codec, statements
 from farrier.io.connections.pool import Connection
 from farrier.io.queries.census import node_columns
 from farrier.model.intents import actions, params
@@ -71,7 +71,7 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
 
 
 async def _replace(conn: Connection, table: str, rows: Rows, of_kinds: Sequence[str] | None = None) -> None:
-    await conn.execute(_REPLACE_ROWS, f"farrier.{table}", msgspec.json.encode(rows).decode(), of_kinds)
+    await conn.execute(_REPLACE_ROWS, f"farrier.{table}", codec.encode(rows), of_kinds)
 
 
 def fingerprint(spec: KindSpec) -> str:
@@ -206,7 +206,7 @@ def _constants() -> tuple[Any, ...]:
         doors.PULSE_LOST,
         doors.REACH_LOST,
         doors.REACH_EXPECTED,
-        msgspec.json.encode(evidence.SCHEMA).decode(),
+        codec.encode(evidence.SCHEMA),
         conditions.MOST_OF_SOURCE,
     )
 

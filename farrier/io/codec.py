@@ -1,4 +1,4 @@
-"""Decodes JSON from the database. JSON that cannot be decoded raises `UndecodableState`.
+"""Encodes JSON for the database, and decodes JSON from it. JSON that cannot be decoded raises `UndecodableState`.
 
 Every `rows.Rows` and all queries for display use this module, so that an unreadable value affects only one resource or
 row. The database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,6 +30,13 @@ _TOO_DEEP = '"(nested too deeply to be read)"'
 _TOO_LONG = '"(a number too long to be read)"'
 
 _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(value: Any) -> str:
+    """Return the JSON text of a value."""
+    return _encode(value).decode()
 
 
 def reader(type_: type[T], what: str) -> Reader[T]:
