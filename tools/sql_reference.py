@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from farrier.io.schema import comments, files
+from farrier.io.schema import files
 from farrier.io.schema.files import ObjectKind, SchemaObject
 from tools.markdown import table
 
@@ -31,7 +31,7 @@ def blocks() -> Mapping[str, str]:
 
 
 def _tables(schema: files.Schema) -> str:
-    meaning = comments.read("\n".join(file.source for file in schema.tables))
+    meaning = schema.comments
     readers = _roles(schema, "SELECT")
     sections = []
     for file in schema.tables:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import asyncpg
 import msgspec
 
 from farrier.io import codec, statements
@@ -26,16 +24,12 @@ class PostgresMonitorCalls:
         self._pool = connections
 
     async def labels(self, monitor: str) -> Labels:
-        (record,) = await self._fetch(_LABELS, monitor)
+        (record,) = await refusals.fetch(self._pool, _LABELS, monitor)
         return msgspec.json.decode(record[0], type=Labels)
 
     async def report(self, monitor: str, reports: Sequence[Report]) -> tuple[ReportAnswer, ...]:
-        records = await self._fetch(_REPORT, monitor, codec.encode(reports))
+        records = await refusals.fetch(self._pool, _REPORT, monitor, codec.encode(reports))
         return tuple(ReportAnswer(Verdict(verdict), reason) for verdict, reason in records)
 
     async def refuse_truncated(self, monitor: str, group: str, missing: int) -> None:
-        await self._fetch(_REFUSE_TRUNCATED, monitor, group, missing)
-
-    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        async with refusals.borrowed(self._pool) as conn:
-            return await conn.fetch(sql, *arguments)
+        await refusals.fetch(self._pool, _REFUSE_TRUNCATED, monitor, group, missing)

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any, Self
 
 import anyio
-import msgspec
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import codec, statements
@@ -86,8 +85,7 @@ class PostgresRequests:
             return [None] * len(asked)
         until = anyio.current_time() + patience.total_seconds()
         while True:
-            async with refusals.borrowed(self._pool) as conn:
-                records = await conn.fetch(_FORESEEN, call)
+            records = await refusals.fetch(self._pool, _FORESEEN, call)
             told = [_foreseen(record["verdict"], record["reason"]) for record in records]
             if anyio.current_time() >= until or (len(told) == len(asked) and None not in told):
                 return told if len(told) == len(asked) else [None] * len(asked)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import asyncpg
 
@@ -44,6 +45,12 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
     with translated():
         async with session.borrowed(connections) as conn:
             yield conn
+
+
+async def fetch(connections: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+    """Run one statement of a client command."""
+    async with borrowed(connections) as conn:
+        return await conn.fetch(statement, *arguments)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from farrier.errors import MalformedRequest, RefusedByModel, UndecodableState
 from farrier.io import codec, statements
 from farrier.io.connections import refusals
 from farrier.io.connections.pool import Connection, Pool
-from farrier.io.queries import census, intents, reading, spelling
+from farrier.io.queries import census, reading, spelling
 from farrier.io.queries.completeness import Horizon
 from farrier.model.intents import selection
 from farrier.model.intents.selection import LabelTest, NameRange
@@ -72,6 +72,11 @@ _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
 _EVIDENCE = statements.load("queries/evidence")
 _FIGURES = statements.load("queries/figures")
+_INTENTS = statements.load("queries/intents")
+_INTENTS_OF_NODES = _INTENTS.replace(
+    "SELECT i.*, NULL::integer AS api_version FROM farrier.resource_intents i",
+    "SELECT i.*, 'node' AS kind, i.node_id AS resource_id FROM farrier.intents i",
+)
 _HOLDS = statements.load("queries/holds")
 _CONTROLLERS = statements.load("queries/controllers")
 _BRAKES = statements.load("queries/brakes")
@@ -258,7 +263,7 @@ class PostgresQueries:
 
     async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
         async with refusals.borrowed(self._pool) as conn:
-            walked = await intents.walk(conn, kind, "one", intent, None, 1, 1, [], [], [])
+            walked = await _intents(conn, kind, "one", intent, None, 1, 1, [], [], [])
         if not walked.rows:
             hint = "list the intents to find its ID"
             raise RefusedByModel(f"no intent has the ID {intent}", hint=hint, sqlstate="FR404")
@@ -278,7 +283,7 @@ class PostgresQueries:
             below = selection.LARGEST_ID if before is None else before
             most = max(limit, reading.LOOKED)
             narrowed = list(wanted.statuses), list(wanted.actions), list(wanted.requested_by)
-            walked = await intents.walk(conn, kind, walk, id_, below, most, limit, *narrowed)
+            walked = await _intents(conn, kind, walk, id_, below, most, limit, *narrowed)
         if len(walked.rows) == limit:
             return IntentPage(walked.now, walked.rows, walked.rows[-1].id)
         return IntentPage(walked.now, walked.rows, walked.last if walked.looked == most else None)
@@ -315,6 +320,22 @@ class _Walked(msgspec.Struct, frozen=True):
     changes: tuple[HistoryEntry, ...]
     looked: int
     last: HistoryKey | None
+
+
+class _WalkedIntents(msgspec.Struct, frozen=True):
+    """The matching intents, the number of examined intents, and the ID of the last examined intent."""
+
+    now: datetime
+    rows: tuple[IntentView, ...]
+    looked: int
+    last: int | None
+
+
+async def _intents(conn: Connection, kind: str | None, *arguments: Any) -> _WalkedIntents:
+    """Return one page of intents. `arguments` are those of the statement, without the kind."""
+    sql = _INTENTS_OF_NODES if kind == NODE else _INTENTS
+    (walked,) = await reading.fetch(conn, _WalkedIntents, sql, *arguments, kind)
+    return walked
 
 
 async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -26,7 +26,12 @@ BASELINE = 1
 _COMMENT = re.compile(r"--[^\n]*")
 _HEADER = re.compile(r"\A(?:--[^\n]*\n)*")
 _GRANT = re.compile(r"GRANT (.+?) ON ((?:FUNCTION|SCHEMA|SEQUENCE) )?(.+) TO (.+)")
-_TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w+)", re.MULTILINE)
+_TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?(farrier\.\w+)", re.MULTILINE)
+_LIKE = re.compile(r" {4}LIKE (farrier\.\w+) INCLUDING ALL")
+_ALTERED = re.compile(r"ALTER TABLE (farrier\.\w+) ALTER (\w+) .*;\s+-- (.*)")
+_COLUMN = re.compile(r" {4}([a-z]\w*) ")
+_ELSE = re.compile(r"(?: {4})?\S")
+_BEHIND = re.compile(r"\s-- (.*)")
 _LISTED = re.compile(r", *(?![^()]*\))")
 _REPLICAS = re.compile(r"^-- replicas: (go on|stop)$", re.MULTILINE)
 
@@ -46,7 +51,7 @@ class TableFile(msgspec.Struct, frozen=True):
 
     @property
     def tables(self) -> list[str]:
-        return _TABLE.findall(self.source)
+        return [name.removeprefix("farrier.") for name in _TABLE.findall(self.source)]
 
     @override
     def __str__(self) -> str:
@@ -116,6 +121,11 @@ class Schema(msgspec.Struct, frozen=True):
         texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
         return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
 
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """The comment of each table (`farrier.nodes`) and column (`farrier.nodes.id`)."""
+        return _comments("\n".join(table.source for table in self.tables))
+
     def names(self, kind: ObjectKind) -> list[str]:
         return [each.name for each in self.objects if each.kind is kind]
 
@@ -128,6 +138,36 @@ def read(*, release: str) -> Schema:
         steps=tuple(_steps(DIRECTORY / "migrations")),
         release=release,
     )
+
+
+def _comments(source: str) -> Mapping[str, str]:
+    """Read comments line by line. The lines directly above CREATE TABLE belong to the table. The comment behind a
+    column belongs to the column, and so do comments of further lines that are indented more than a column. A comment
+    that is indented like a column describes the lines below it, and is not copied to the database. A comment behind
+    ALTER TABLE … ALTER replaces the comment that LIKE copied to the column."""
+    texts: dict[str, list[str]] = {}
+    above: list[str] = []
+    table = column = ""
+    for line in source.splitlines():
+        if begun := _TABLE.match(line):
+            table, column = begun[1], ""
+            texts[table] = above
+        elif altered := _ALTERED.match(line):
+            texts[f"{altered[1]}.{altered[2]}"] = [altered[3]]
+        elif line.startswith(")"):
+            table = column = ""
+        elif like := _LIKE.match(line):
+            inherited = {name: text for name, text in texts.items() if name.startswith(f"{like[1]}.")}
+            texts |= {name.replace(like[1], table, 1): text for name, text in inherited.items()}
+        elif table and (named := _COLUMN.match(line)):
+            column = f"{table}.{named[1]}"
+            texts[column] = []
+        elif _ELSE.match(line):
+            column = ""
+        if column and (behind := _BEHIND.search(line)):
+            texts[column].append(behind[1])
+        above = [*above, line[2:].strip()] if line.startswith("--") else []
+    return {name: " ".join(text) for name, text in texts.items()}
 
 
 def rights_of(text: str) -> set[tuple[str, str]]:

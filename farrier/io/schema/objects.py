@@ -10,17 +10,16 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import asyncpg
 import msgspec
+from typing_extensions import override
 
 from farrier import errors
 from farrier.io import statements
-from farrier.io.schema import comments as schema_comments
-from farrier.io.schema import names
 from farrier.io.schema.files import ObjectKind, Schema, SchemaObject, TableFile, rights_of
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ _RIGHTS = statements.load("schema/rights")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _IDENTITIES = statements.load("schema/identities")
+_NAMESAKES = statements.load("schema/namesakes")
 
 # The errors of creating an object that mentions a missing or outdated object: the creation is retried after that
 # object. A missing right is no such error, because a retry would lack it, too.
@@ -69,9 +69,24 @@ _GONE = (
     asyncpg.UndefinedObjectError,
 )
 
+_RENAME = "Rename or drop the object, then migrate."
 FREE_THE_WAY = "Drop the dependent objects, migrate, and create them again."
 # The function that creates the triggers of kinds' tables, which have no files.
 MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """An object that does not belong to the set and blocks a migration. `conflict` is the reason. `unless` is the
+    condition under which the object does not block the migration; if the conflict is certain, `unless` is empty."""
+
+    description: str
+    conflict: str
+    unless: str = ""
+
+    @override
+    def __str__(self) -> str:
+        unless = f", unless {self.unless}" if self.unless else ""
+        return f"{self.description} {self.conflict}{unless}"
 
 
 class State(msgspec.Struct, frozen=True):
@@ -146,6 +161,26 @@ async def _found(conn: Connection) -> dict[Key, str]:
     return found
 
 
+async def namesakes(
+    conn: Connection, wanted: Sequence[SchemaObject], recorded: Collection[tuple[str, str]], *, unless: str = ""
+) -> list[Obstacle]:
+    """Return the objects that have the name of an object that a migration would create, but do not belong to farrier
+    or have another type. Writes nothing."""
+    rows = await conn.fetch(
+        _NAMESAKES,
+        [each.kind for each in wanted],
+        [each.name for each in wanted],
+        [each.key in recorded for each in wanted],
+    )
+    return [Obstacle(row["description"], f"has the same name as {row['object']} of farrier", unless) for row in rows]
+
+
+def refuse(found: Iterable[Obstacle], *, hint: str = _RENAME) -> None:
+    """Raise RefusedByModel if the conflict with one of these objects is certain."""
+    if certain := [str(each) for each in found if not each.unless]:
+        raise errors.RefusedByModel("; ".join(certain), hint=hint)
+
+
 async def hold_still(conn: Connection) -> None:
     """Lock tables and views against other sessions until the transaction ends. Call this function before the first of
     them is changed. May be repeated."""
@@ -176,7 +211,7 @@ async def apply(
     if remakes_kinds := not new and any(each.key == MAKER_OF_TRIGGERS for each in changed):
         await hold_still(conn)
         await _detach_kinds(conn)
-    names.refuse(await names.namesakes(conn, changed, before.sources.keys()))
+    refuse(await namesakes(conn, changed, before.sources.keys()))
     await work.make(
         [*(schema.tables if new else ()), *(each for each in changed if each.kind is not ObjectKind.RIGHTS)]
     )
@@ -346,7 +381,7 @@ async def _detach_kinds(conn: Connection) -> None:
 
 
 async def _comment_tables(conn: Connection, schema: Schema) -> None:
-    comments = schema_comments.read("\n".join(table.source for table in schema.tables))
+    comments = schema.comments
     kinds = ["COLUMN" if name.count(".") == 2 else "TABLE" for name in comments]
     await conn.execute(await conn.fetchval(_COMMENT, kinds, list(comments), list(comments.values())) or "")
 

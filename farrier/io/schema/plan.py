@@ -14,11 +14,10 @@ import asyncpg
 import msgspec
 
 from farrier.io import statements
-from farrier.io.schema import callers, migrate, names, objects
+from farrier.io.schema import callers, migrate, objects
 from farrier.io.schema.files import MigrationStep, ObjectKind, Schema, SchemaObject
 from farrier.io.schema.migrate import Migrated, MissingTables
-from farrier.io.schema.names import Obstacle
-from farrier.io.schema.objects import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, State
+from farrier.io.schema.objects import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, Obstacle, State
 
 if TYPE_CHECKING:
     from farrier.io.connections.pool import Connection
@@ -46,8 +45,8 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def require_free_way(self) -> None:
         """Raise RefusedByModel if the migration would raise it."""
-        names.refuse(self.namesakes)
-        names.refuse(self.in_the_way, hint=FREE_THE_WAY)
+        objects.refuse(self.namesakes)
+        objects.refuse(self.in_the_way, hint=FREE_THE_WAY)
 
 
 class _Effect(msgspec.Struct, frozen=True):
@@ -67,7 +66,7 @@ async def plan(conn: Connection, *, schema: Schema | None = None) -> MigrationPl
         lacks = await migrate.pending(conn, wanted)
         if lacks.new:
             everything = tuple(map(str, wanted.objects))
-            found = await names.namesakes(conn, wanted.objects, ())
+            found = await objects.namesakes(conn, wanted.objects, ())
             return MigrationPlan(
                 would=Migrated(lacks.versions, changed=everything, made=everything), namesakes=tuple(found)
             )
@@ -220,7 +219,7 @@ class _Planning:
 
     async def _namesakes(self) -> list[Obstacle]:
         gone = await self._detached()
-        found = await names.namesakes(
+        found = await objects.namesakes(
             self._conn, self._changed, self._now.sources.keys(), unless=self._changed_by_a_step()
         )
         return [each for each in found if each.description not in gone]
