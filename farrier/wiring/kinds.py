@@ -23,8 +23,7 @@ from farrier.io.connections import refusals
 from farrier.io.kinds import packages as installed
 from farrier.io.kinds.built_in import PARTITION_ROWS, SEGMENT_ROWS
 from farrier.io.kinds.packages import Installable
-from farrier.io.kinds.resource import WRITER, ResourceRows
-from farrier.io.kinds.rows import Rows
+from farrier.io.kinds.rows import WRITER, ResourceRows, Rows
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.kinds.spec import KindSpec
 from farrier.model.node import spec as node_spec

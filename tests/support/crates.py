@@ -24,7 +24,7 @@ from farrier.handlers.resource.kind import ResourceKind
 from farrier.handlers.resource.requests import accept, params_of
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.connections.pool import Connection, Pool
-from farrier.io.kinds.resource import ResourceRows
+from farrier.io.kinds.rows import ResourceRows
 from farrier.io.kinds.state import PostgresStateIO
 from farrier.io.schema import catalog
 from farrier.model.intents.params import Params

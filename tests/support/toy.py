@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from typing_extensions import override
 
-from farrier.errors import UndecodableState
+from farrier.io import codec, statements
 from farrier.io.connections.pool import Connection, Pool
-from farrier.io.kinds.rows import Changes, SectionRows
+from farrier.io.kinds.rows import Changes, ResourceRows
 from farrier.model.kinds.measures import Sample
 from farrier.model.loop.outcome import Decision, DoNothing, Outcome, Transition, Update
 from farrier.model.loop.runs import AnsweredIntent, Finished, LayerState
@@ -166,25 +166,16 @@ class WidgetKind:
         return ()
 
 
-class WidgetRows(SectionRows[Shape, Answer]):
+class WidgetRows(ResourceRows[Any, Answer]):
     """`io.rows.Rows` of widgets."""
 
-    kind = KIND
-    load = _LOAD
-    writer = "farrier_toy.write"
-    interrupted: str | None = _INTERRUPTED
-
     def __init__(self) -> None:
-        self._decode = msgspec.json.Decoder(Widget).decode
-
-    def decode(self, snapshot: bytes | str) -> Widget:
-        try:
-            return self._decode(snapshot)
-        except msgspec.ValidationError as error:
-            raise UndecodableState("widget", str(error)) from None
+        self.kind, self.load, self.interrupted = KIND, _LOAD, _INTERRUPTED
+        self.write = statements.load("loop/write").replace("writer_of_kind", "farrier_toy.write")
+        self.decode = codec.reader(Widget, KIND)
 
     @override
-    def changes(self, runs: Sequence[Finished[Shape, Answer]]) -> Changes:
+    def changes(self, runs: Sequence[Finished[Any, Answer]]) -> Changes:
         return {
             "widgets": [
                 {"run": run.id, "state": run.to.state, "payload": run.to.payload, "commit_id": run.commit_id}

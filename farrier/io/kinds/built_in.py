@@ -4,7 +4,7 @@ accept."""
 from __future__ import annotations
 
 from farrier.io import statements
-from farrier.io.kinds.resource import ResourceRows, by_type
+from farrier.io.kinds.rows import ResourceRows, by_type
 from farrier.model.maas import region
 from farrier.model.maas.region import MaasRegion, RegionWrite
 from farrier.model.network import segment

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from farrier.errors import RefusedByModel, UndecodableState
-from farrier.io.kinds.resource import ResourceRows
+from farrier.io.kinds.rows import ResourceRows
 from farrier.library import open_enqueuer
 from farrier.model.kinds.resource import Answer
 from farrier.model.loop.controllers import SHARDS
