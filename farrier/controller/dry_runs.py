@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar, assert_never
+from typing import Any, NoReturn, assert_never
 
 import anyio
 import structlog
@@ -17,12 +17,8 @@ from farrier.model.intents.preview import Foreseen, PreviewVerdict, Question
 from farrier.model.intents.requests import IntentStatus
 from farrier.model.loop import restores
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
-from farrier.protocols import Kind, Questions, Snapshot, StateHandler
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
-W = TypeVar("W")
-V = TypeVar("V")
+from farrier.protocols import Kind, Questions, StateHandler
+from farrier.protocols.loop import R, S, V, W
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, assert_never
+from typing import Generic, NoReturn, assert_never
 from uuid import UUID
 
 import anyio
@@ -22,27 +22,19 @@ import structlog
 
 from farrier.controller.agenda import Agenda, AgendaEntry, Phase
 from farrier.controller.host import LoopContext, asked
-from farrier.controller.locked import AGAIN_AFTER, Locked
+from farrier.controller.locked import AGAIN_AFTER, Ended, Locked
 from farrier.controller.publish import Publisher
-from farrier.controller.runner import Acting, Run, Runner
+from farrier.controller.runner import BLOCKED, Acting, Run, Runner, log_blocked
 from farrier.controller.seen_wakes import SeenWakes
 from farrier.controller.signal import Bell
-from farrier.controller.stalls import BLOCKED, log_blocked
 from farrier.controller.steps import Steps
 from farrier.controller.unknown_commits import Unsettled
 from farrier.model.loop.controllers import ListedResources
 from farrier.model.loop.outcome import Step, Update, Wait
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Loaded, Turn
-from farrier.protocols import Kind, Snapshot, StateHandler, StateIO
+from farrier.protocols import Kind, StateHandler, StateIO
+from farrier.protocols.loop import R, S, V, W
 from farrier.slices import sliced, taken_in_slice
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
-W = TypeVar("W")
-V = TypeVar("V")
-
-# Runs that ended, with their entries.
-Batch: TypeAlias = Sequence[tuple[AgendaEntry[Any], Run[Any, Any, Any]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -90,7 +82,7 @@ class Loop(Generic[R, S, W, V]):
         )
         self._unsettled: Unsettled[R, S, W, V] = Unsettled(io, self.agenda, self._publisher, self.steps, kind=kind.name)
         self._to_load, self._to_commit = Bell(), Bell()
-        self._finished: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
+        self._finished: list[Ended[R]] = []
         self._locked: Locked[R] = Locked()
         self._seen = SeenWakes()
         self._time: tuple[float, datetime] | None = None  # one moment, by this process' clock and the database's clock
@@ -252,16 +244,14 @@ class Loop(Generic[R, S, W, V]):
             may = self._host.may_act() and not self._seen.are_many
             entries = self.agenda.load(_MASS, mass=True) if may else ()
             if entries:
-                finished: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
+                finished: list[Ended[R]] = []
                 await self._run_batch(entries, finished)
                 self._to_commit.ring()  # for the wakes of runs that had nothing to write
                 await self._commit_together(finished)
             else:
                 await self._to_load.wait()
 
-    async def _run_batch(
-        self, entries: Sequence[AgendaEntry[R]], finished: list[tuple[AgendaEntry[R], Run[R, S, W]]]
-    ) -> None:
+    async def _run_batch(self, entries: Sequence[AgendaEntry[R]], finished: list[Ended[R]]) -> None:
         """Run each resource one time over a fresh snapshot. Runs that have something to write are added to
         `finished`."""
         loaded = None
@@ -349,9 +339,7 @@ class Loop(Generic[R, S, W, V]):
         self._hand_over(entry, result, self._finished)
         self._to_commit.ring()
 
-    def _hand_over(
-        self, entry: AgendaEntry[R], run: Run[R, S, W], finished_runs: list[tuple[AgendaEntry[R], Run[R, S, W]]]
-    ) -> None:
+    def _hand_over(self, entry: AgendaEntry[R], run: Run[R, S, W], finished_runs: list[Ended[R]]) -> None:
         """Hand a finished run over to the commit of these, if the run has anything to write now."""
         finished = run.finished
         # The time counts from the decision, so that a waiting commit does not delay the next run.
@@ -400,7 +388,7 @@ class Loop(Generic[R, S, W, V]):
                 for _ in range(0, len(self._locked.waiting), self._host.config.batch):
                     await self._commit_together(self._locked.take(self._host.config.batch))
 
-    async def _commit_together(self, batch: Batch) -> None:
+    async def _commit_together(self, batch: Sequence[Ended[R]]) -> None:
         """Commit these runs, and publish their results. A cancellation does not interrupt the commit; a time limit
         does."""
         # The shard may have been lost since the run, and this process may own it again under another epoch.
@@ -429,7 +417,7 @@ class Loop(Generic[R, S, W, V]):
             self._to_load.ring()
 
     async def _report_locks(
-        self, batch: Batch, results: Mapping[int, CommitResult], id_: UUID
+        self, batch: Sequence[Ended[R]], results: Mapping[int, CommitResult], id_: UUID
     ) -> Mapping[int, CommitResult]:
         """Return the results without those of runs whose commits are repeated because their rows are locked. If a run
         has waited long enough, its lock is stored as the outcome of the resource."""

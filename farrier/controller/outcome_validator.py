@@ -11,7 +11,7 @@ import random
 import zlib
 from datetime import timedelta
 from functools import lru_cache
-from typing import Generic, TypeGuard, TypeVar
+from typing import Generic, TypeGuard
 
 from farrier.config import ControllerConfig
 from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalError
@@ -28,11 +28,8 @@ from farrier.model.loop.outcome import (
     only_confirms,
 )
 from farrier.model.loop.runs import Due, Finished, Move, Turn
-from farrier.protocols import Kind, Snapshot
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
-W = TypeVar("W")
+from farrier.protocols import Kind
+from farrier.protocols.loop import R, S, W
 
 _AT_ONCE = timedelta(0)
 _OUTCOMES = (Transition, Update, Wait, DoNothing, Deleted)

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import structlog
 
 from farrier.controller.runner import Run
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Failure, Move
-from farrier.protocols import Kind, MetricsSink, Snapshot
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
+from farrier.protocols import Kind, MetricsSink
+from farrier.protocols.loop import R, S
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Generic, TypeVar
+from types import coroutine
+from typing import Any, Generic
 
 import anyio
 import msgspec
@@ -22,18 +23,13 @@ import structlog
 from farrier.config import ControllerConfig
 from farrier.controller.agenda import AgendaEntry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
-from farrier.controller.stalls import watched
 from farrier.errors import FarrierError, HandlerGarbage, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
 from farrier.model.loop.outcome import Decision, Record, Resting, Step, Transition, Update, Wait, rests
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import Finished, Turn
-from farrier.protocols import Kind, Snapshot, StateHandler
+from farrier.protocols import Kind, StateHandler
+from farrier.protocols.loop import R, S, V, W
 from farrier.protocols.permit import acting_while
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
-W = TypeVar("W")
-V = TypeVar("V")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -43,6 +39,10 @@ _ITS_OWN = (Exception, SystemExit)
 _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 # The time, in seconds, in which a step has to end after its deadline has cancelled it.
 _ENDS_WITHIN = 5.0
+
+# If a part of a run blocks all other tasks for more than this number of seconds, the part is logged. Longer parts
+# endanger the lease, which the process has to renew within six seconds.
+BLOCKED = 1.0
 
 
 class Run(msgspec.Struct, Generic[R, S, W]):
@@ -321,3 +321,36 @@ def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key
     )
     return msgspec.structs.replace(kept, finished=finished, error=failed.error)
+
+
+@coroutine
+def watched(work: Awaitable[object], stalled: Callable[[float], None]) -> Generator[Any, Any, object]:
+    """Await `work` and return its result. If a part between two awaits takes longer than `BLOCKED`, call `stalled` with
+    the duration of this part in seconds. Tasks that the work starts are not measured."""
+    parts = _awaited(work)
+    resume: Callable[[Any], Any] = parts.send
+    value: Any = None
+    while True:
+        began = time.perf_counter()
+        try:
+            waits_for = resume(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            seconds = time.perf_counter() - began
+            if seconds > BLOCKED:
+                stalled(seconds)
+        try:
+            resume, value = parts.send, (yield waits_for)
+        except BaseException as error:  # a cancellation, which the work itself has to receive
+            resume, value = parts.throw, error
+
+
+async def _awaited(work: Awaitable[object]) -> object:
+    return await work
+
+
+def log_blocked(kind: str, entry: AgendaEntry[Any], seconds: float) -> None:
+    """Log a decision that blocked everything else in this process, even the renewal of its row."""
+    name = None if entry.snapshot is None else entry.snapshot.name
+    _log.warning("handler.blocked", kind=kind, id=entry.id, name=name, seconds=round(seconds, 1))

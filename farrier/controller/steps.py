@@ -9,9 +9,10 @@ running step that only reads. The process also cancels a step when the process s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Generic, NoReturn, TypeVar
+from itertools import islice
+from typing import Generic, NoReturn
 
 import anyio
 import structlog
@@ -21,17 +22,12 @@ from farrier.controller.agenda import Agenda, AgendaEntry, Phase
 from farrier.controller.host import LoopContext, asked
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Wakeup
-from farrier.controller.slots import Slots
 from farrier.errors import LeaseLost
 from farrier.model.loop.controllers import SHARDS
 from farrier.model.loop.outcome import Step, Update
 from farrier.model.loop.runs import Marking, Turn
-from farrier.protocols import Snapshot, StateIO
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
-W = TypeVar("W")
-V = TypeVar("V")
+from farrier.protocols import StateIO
+from farrier.protocols.loop import R, S, V, W
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -45,6 +41,53 @@ _ASK_AT_MOST_EVERY = 0.1
 _MARK_EVERY = 0.1
 # The pause after a statement that failed, in seconds.
 _PAUSE = 0.5
+
+
+class Slots(Generic[R]):
+    """The slots of the steps of one kind, and the queue of resources whose steps wait for a slot. Does no I/O.
+
+    A free slot is promised to the first resource in the queue; this resource is loaded and runs again. If the run still
+    needs the slot, the run takes the slot; otherwise, the slot is promised to the next resource. A resource in the
+    queue also runs every period, and leaves the queue when a run needs no slot.
+    """
+
+    def __init__(self) -> None:
+        # In the order of the queue. The slots are promised to the first resources.
+        self.waiting: dict[int, AgendaEntry[R]] = {}
+        self._promised: set[int] = set()
+
+    def take(
+        self, ran: Sequence[AgendaEntry[R]], wanting: Collection[AgendaEntry[R]], *, free: int
+    ) -> list[AgendaEntry[R]]:
+        """Record which resources have run (`ran`), and which resources need a slot (`wanting`). `free` is the number of
+        slots without a step. Returns the resources that have a slot now; the others wait."""
+        wanted = {entry.id for entry in wanting}
+        self._leave(entry.id for entry in ran if entry.id not in wanted)
+        taking: list[AgendaEntry[R]] = []
+        for entry in sorted(wanting, key=lambda each: each.id not in self._promised):
+            is_first = len(self.waiting) == len(self._promised) < free - len(taking)
+            if entry.id in self._promised or is_first:
+                self._leave((entry.id,))
+                taking.append(entry)
+            else:
+                self.waiting[entry.id] = entry
+        return taking
+
+    def promise(self, free: int) -> list[AgendaEntry[R]]:
+        """Promise the free slots to the resources that have waited longest. Returns these resources; the caller loads
+        and runs them."""
+        first = list(islice(self.waiting.values(), len(self._promised), free))
+        self._promised.update(entry.id for entry in first)
+        return first
+
+    def forget(self, shard: int) -> None:
+        """Remove the resources of a lost shard from the queue."""
+        self._leave([entry.id for entry in self.waiting.values() if entry.shard == shard])
+
+    def _leave(self, ids: Iterable[int]) -> None:
+        for id_ in ids:
+            self.waiting.pop(id_, None)
+            self._promised.discard(id_)
 
 
 class Steps(Generic[R, S, W, V]):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic
 
 import structlog
 
 from farrier.controller.agenda import Agenda, AgendaEntry, Phase
 from farrier.controller.host import asked
+from farrier.controller.locked import Ended
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Run
 from farrier.controller.steps import Steps
 from farrier.model.loop.runs import CommitResult, CommitVerdict
-from farrier.protocols import Snapshot, StateIO
-
-R = TypeVar("R", bound=Snapshot)
-S = TypeVar("S")
-W = TypeVar("W")
-V = TypeVar("V")
+from farrier.protocols import StateIO
+from farrier.protocols.loop import R, S, V, W
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -41,7 +38,7 @@ class Unsettled(Generic[R, S, W, V]):
         self._publisher = publisher
         self._steps = steps
         self._kind = kind
-        self._runs: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
+        self._runs: list[Ended[R]] = []
 
     def add(self, entry: AgendaEntry[R], run: Run[R, S, W]) -> None:
         """Close the entry until its commit is settled."""

@@ -18,7 +18,6 @@ LONGEST_FUNCTION = 60
 # Files in which an unforeseen exception must fail no more than one run or one call.
 CATCHES_EVERYTHING = {
     "farrier/controller/runner.py",
-    "farrier/controller/stalls.py",  # every exception is passed on to the work that awaits
     "farrier/services/bmc/client.py",  # every exception of a call becomes a failure class
     "farrier/process.py",
     "farrier/wiring/loops.py",  # the services of another package may raise anything; the error names their kind

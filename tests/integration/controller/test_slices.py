@@ -101,12 +101,13 @@ class SlowlyRead(toy.WidgetRows):
 
     def __init__(self, beside: Others) -> None:
         super().__init__()
-        self._beside = beside
+        read = self.decode
 
-    @override
-    def decode(self, snapshot: bytes | str) -> Widget:
-        self._beside.work()
-        return super().decode(snapshot)
+        def slowly(snapshot: bytes | str) -> Widget:
+            beside.work()
+            return read(snapshot)
+
+        self.decode = slowly
 
 
 async def test_another_task_runs_between_any_two_snapshots_of_a_load(shop: Shop) -> None:

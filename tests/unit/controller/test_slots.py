@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farrier.controller.agenda import AgendaEntry
-from farrier.controller.slots import Slots
+from farrier.controller.steps import Slots
 
 
 def entries(*ids: int) -> list[AgendaEntry[Any]]:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from farrier.controller import stalls
-from farrier.controller.stalls import watched
+from farrier.controller.runner import watched
 
 
 async def test_the_result_or_the_error_of_the_work_is_passed_on() -> None:
