@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from farrier.io import statements
-from farrier.io.connections import refusals
 from farrier.io.connections.pool import Connection
 
 _RESTORED = statements.load("schema/hold_restored")
@@ -12,13 +11,11 @@ _MOVED = statements.load("schema/move_here")
 
 async def restored(conn: Connection) -> int:
     """Hold every resource. Returns the number of resources."""
-    with refusals.translated():
-        held: int = await conn.fetchval(_RESTORED)
-        return held
+    held: int = await conn.fetchval(_RESTORED)
+    return held
 
 
 async def moved(conn: Connection) -> int:
     """Record that this database is the same installation in a new place. Returns the number of lifted holds."""
-    with refusals.translated():
-        lifted: int = await conn.fetchval(_MOVED)
-        return lifted
+    lifted: int = await conn.fetchval(_MOVED)
+    return lifted

@@ -284,7 +284,9 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             raise errors.DatabaseUnreachable(redacted(dsn), str(refusal)) from refusal
         except ELSEWHERE as failure:
             where = redacted(dsn)
-            _raise_if_settings_are_refused(failure, where, advice)
+            # PgBouncer has one error for every refused connection. One that is full or stops refuses only for a while.
+            if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
+                raise errors.ConfigError(f"{where} refused the session settings ({failure}); {advice}") from failure
             _require_root(dsn, where)
             reason = reason_of_failure(failure)
             if anyio.current_time() + pause > deadline:
@@ -301,10 +303,3 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             ) from None
         await anyio.sleep(pause * random.uniform(0.8, 1.2))
         pause = min(pause * 2, LONGEST_PAUSE.total_seconds())
-
-
-def _raise_if_settings_are_refused(failure: Exception, where: str, advice: str) -> None:
-    """Raise ConfigError for refused session settings. PgBouncer has one error for every refused connection. If
-    PgBouncer refuses because it is full or shuts down, the refusal is temporary, and this function raises nothing."""
-    if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
-        raise errors.ConfigError(f"{where} refused the session settings ({failure}); {advice}") from failure

@@ -3,19 +3,25 @@
 The command `farrier db migrate --plan` uses this module. The module writes nothing that lasts; it reads the catalogs
 and compares texts. If the plan cannot show that replicas can run during the migration, it gives the reason, and
 replicas have to stop. The plan reads only the header of a step, not its statements.
+
+Signatures, views and rights show whether a program for the one schema can work with the other. Their files are compared
+as texts; SQL is not parsed. A difference that is not understood counts as breaking: a needless stop of replicas costs
+less than replicas that fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 import asyncpg
 import msgspec
+from typing_extensions import override
 
 from farrier.io import statements
-from farrier.io.schema import callers, migrate, objects
-from farrier.io.schema.files import MigrationStep, ObjectKind, Schema, SchemaObject
+from farrier.io.schema import migrate, objects
+from farrier.io.schema.files import MigrationStep, ObjectKind, Schema, SchemaObject, rights_of
 from farrier.io.schema.migrate import Migrated, MissingTables
 from farrier.io.schema.objects import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, Obstacle, State
 
@@ -29,6 +35,19 @@ _DEPENDENTS = statements.load("schema/dependents")
 _IDENTITIES = statements.load("schema/identities")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _VIEW_COLUMNS = statements.load("schema/view_columns")
+
+# Strings are kept, because they may contain two dashes.
+_COMMENT = re.compile(r"('(?:[^']|'')*')|--[^\n]*")
+_SIGNATURE = re.compile(
+    r"FUNCTION farrier\.\w+ ?\((?P<parameters>[^;$]*?)\)(?: RETURNS (?P<result>[^;$]*?))? (?:LANGUAGE|AS|RETURN) "
+)
+# A comma outside of parentheses. Parentheses are not nested here.
+_COMMA = re.compile(r", ?(?![^()]*\))")
+_DEFAULT = re.compile(r" DEFAULT .*")
+# Parameters that return a value, or that accept any number of arguments.
+_OTHER_MODE = re.compile(r"\b(?:OUT|INOUT|VARIADIC)\b")
+_VIEW = re.compile(r"CREATE OR REPLACE VIEW farrier\.\w+\s+AS\s(?P<query>.*)", re.DOTALL)
+_REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*?)(?: CASCADE)?$")
 
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +66,39 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Raise RefusedByModel if the migration would raise it."""
         objects.refuse(self.namesakes)
         objects.refuse(self.in_the_way, hint=FREE_THE_WAY)
+
+
+class _Signature(msgspec.Struct, frozen=True):
+    """The parameters and the result of a function."""
+
+    parameters: tuple[str, ...]
+    result: str
+
+    @override
+    def __str__(self) -> str:
+        return f"({', '.join(self.parameters)}){f' RETURNS {self.result}' if self.result else ''}"
+
+    @property
+    def is_trigger(self) -> bool:
+        """Whether this is a trigger function, which no program calls."""
+        return self.result == "trigger"
+
+    def replaces(self, other: _Signature) -> bool:
+        """Return whether CREATE OR REPLACE accepts this signature for a function that has the signature `other`. Only
+        defaults may differ or be added."""
+        pairs = list(zip(self.parameters, other.parameters, strict=False))
+        return (
+            (self.result, len(self.parameters)) == (other.result, len(other.parameters))
+            and all(_DEFAULT.sub("", mine) == _DEFAULT.sub("", before) for mine, before in pairs)
+            and all(_DEFAULT.search(mine) for mine, before in pairs if _DEFAULT.search(before))
+        )
+
+    def serves(self, other: _Signature) -> bool:
+        """Return whether this signature accepts every call that the signature `other` accepts, and returns the same
+        type."""
+        kept = _Signature(self.parameters[: len(other.parameters)], self.result)
+        added = self.parameters[len(other.parameters) :]
+        return kept.replaces(other) and all(_DEFAULT.search(each) and not _OTHER_MODE.search(each) for each in added)
 
 
 class _Effect(msgspec.Struct, frozen=True):
@@ -137,7 +189,7 @@ class _Planning:
 
     def _effect_of_function(self, each: SchemaObject) -> _Effect:
         source = self._now.sources.get(each.key)
-        old, new = callers.signature(source or ""), callers.signature(each.source)
+        old, new = _signature(source or ""), _signature(each.source)
         stops: tuple[str, ...] = ()
         if old is None or new is None:
             if source is not None and source != each.source:
@@ -167,7 +219,7 @@ class _Planning:
 
     async def _columns(self, each: SchemaObject) -> Columns | str:
         """Return the columns that a view will have, or why they are not known."""
-        query = callers.query(each.source)
+        query = _query(each.source)
         if query is None:
             return "its file contains more than the query"
         try:
@@ -181,7 +233,7 @@ class _Planning:
         """Return the dropped objects that programs may call or read."""
         found = []
         for kind, name in self._gone:
-            signature = callers.signature(self._now.sources[kind, name])
+            signature = _signature(self._now.sources[kind, name])
             if kind == ObjectKind.VIEW or (kind == ObjectKind.FUNCTION and not (signature and signature.is_trigger)):
                 found.append(f"{kind} {name} is dropped")
         return found
@@ -194,7 +246,7 @@ class _Planning:
             for kind, name in carried ^ self._now.sources.keys()
         }
         lost: dict[str, list[str]] = {}
-        for role, right in callers.lost_rights(
+        for role, right in _roles_that_lose(
             (source for (kind, _), source in self._now.sources.items() if kind == ObjectKind.RIGHTS),
             (each.source for each in self._wanted.objects if each.kind is ObjectKind.RIGHTS),
         ):
@@ -266,3 +318,50 @@ class _Planning:
 
     def _is_ours(self, key: Key) -> bool:
         return key in self._now.sources or any(each.key == key for each in self._wanted.objects)
+
+
+def _signature(source: str) -> _Signature | None:
+    """Return the signature in a function's file; None if the file does not follow the style of farrier's files."""
+    found = _SIGNATURE.search(_line(source))
+    if found is None or " LANGUAGE " in found["parameters"]:
+        return None
+    parameters = found["parameters"]
+    return _Signature(tuple(_COMMA.split(parameters)) if parameters else (), found["result"] or "")
+
+
+def _query(source: str) -> str | None:
+    """Return the query in a view's file; None if the file does not follow the style of farrier's files."""
+    found = _VIEW.search(source)
+    return found["query"].rstrip().removesuffix(";") if found else None
+
+
+def _roles_that_lose(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
+    """Return each role that loses a right, with this right. A role loses a right if only the files of `before` grant
+    the right, or if only the files of `after` revoke the right. A statement that cannot be parsed is returned with an
+    empty role, unless both sets of files have the statement."""
+    old, new = ([line for text in texts for line in _statements(text)] for texts in (before, after))
+    lost = (_granted(old) - _granted(new)) | (_granted(_revokes(new)) - _granted(_revokes(old)))
+    lost |= {(line, "") for line in _unreadable(old) ^ _unreadable(new)}
+    return sorted((role, right) for right, role in lost)
+
+
+def _granted(lines: Iterable[str]) -> set[tuple[str, str]]:
+    return {right for line in lines for right in rights_of(line)}
+
+
+def _revokes(lines: Iterable[str]) -> list[str]:
+    """Return the REVOKE statements, each converted to the GRANT of the same right."""
+    return [_REVOKE.sub(r"GRANT \1 TO \2", line) for line in lines if _REVOKE.fullmatch(line)]
+
+
+def _unreadable(lines: Iterable[str]) -> set[str]:
+    return {line for line in lines if not rights_of(line) and not _REVOKE.fullmatch(line)}
+
+
+def _statements(text: str) -> list[str]:
+    return [line for part in _line(text).split(";") if (line := part.strip())]
+
+
+def _line(text: str) -> str:
+    """Return a text without comments, on one line."""
+    return " ".join(_COMMENT.sub(lambda found: found[1] or "", text).split())

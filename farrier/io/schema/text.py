@@ -46,16 +46,10 @@ _BEGIN = "BEGIN;\nSET LOCAL check_function_bodies = off;\n"
 _END = "COMMIT;\n"
 
 
-class _Part(msgspec.Struct, frozen=True):
-    name: str
-    topic: str
-    text: str
-
-
 class _Section(msgspec.Struct, frozen=True):
     title: str
     topic: str
-    parts: Sequence[_Part]
+    parts: Sequence[TableFile | SchemaObject]
 
 
 def whole(schema: Schema) -> str:
@@ -110,15 +104,15 @@ class _Order:
     def _of(self, kind: ObjectKind, topic: str) -> list[SchemaObject]:
         return [each for each in self._schema.objects if each.kind is kind and each.topic == topic]
 
-    def _placing(self, each: TableFile | SchemaObject) -> Iterator[_Part]:
-        """Yield first the objects that `each` needs, and then `each` itself, as parts. Objects that were already placed
-        are skipped."""
+    def _placing(self, each: TableFile | SchemaObject) -> Iterator[TableFile | SchemaObject]:
+        """Yield first the objects that `each` needs, and then `each` itself. Objects that were already placed are
+        skipped."""
         if each in self._placed:
             return
         self._placed.add(each)
         for needed in self._needed(each):
             yield from self._placing(needed)
-        yield _Part(each.name, _topic(each), each.source)
+        yield each
 
     def _needed(self, each: TableFile | SchemaObject) -> Iterable[SchemaObject]:
         if _STRING_BODY in each.source:
@@ -130,9 +124,9 @@ class _Order:
 def _printed(section: _Section) -> str:
     heading = f"{_RULE}-- {section.title}\n{_RULE}"
     parts = (
-        part.text
-        if part.topic == section.topic
-        else f"-- From topic {part.topic}; a later object needs it.\n{part.text}"
+        part.source
+        if _topic(part) == section.topic
+        else f"-- From topic {_topic(part)}; a later object needs it.\n{part.source}"
         for part in section.parts
     )
     return "\n".join((heading, *parts))
