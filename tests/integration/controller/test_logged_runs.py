@@ -11,7 +11,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from farrier.controller import loop, runner, stalls
+from farrier.controller import loop, runner
 from farrier.errors import ServiceError
 from farrier.model.loop.outcome import DoNothing, Step, Transition
 from tests.support.loop import PATIENCE, Shop
@@ -59,7 +59,7 @@ async def test_a_decision_during_which_the_process_stood_still_is_logged_with_it
 async def test_a_step_during_which_the_process_stood_still_is_logged_with_its_resource(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stalls, "BLOCKED", 0.0)
+    monkeypatch.setattr(runner, "BLOCKED", 0.0)
     with capture_logs() as logged:
         async with shop.running(Scripted(default=fail)) as (_, ledger):
             await shop.register(1)

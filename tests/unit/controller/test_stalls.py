@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from farrier.controller import stalls
+from farrier.controller import runner
 from farrier.controller.runner import watched
 
 
@@ -51,7 +51,7 @@ async def test_the_work_receives_a_cancellation_and_an_error_of_what_it_awaits()
 
 
 async def test_a_part_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalls, "BLOCKED", 0.0)
+    monkeypatch.setattr(runner, "BLOCKED", 0.0)
     reported: list[float] = []
     await watched(anyio.lowlevel.checkpoint(), reported.append)
     assert reported and all(seconds > 0 for seconds in reported)
