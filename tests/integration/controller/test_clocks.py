@@ -1,4 +1,5 @@
-"""The clock of the database is set back or ahead: the process's own clock decides which resources are due."""
+"""Two clocks: the process's own decides which resources are due, and the database's, which may be moved, dates what
+is stored."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 from typing_extensions import override
 
-from tests.support.loop import QUIET, Shop
+from farrier.model.loop.outcome import Transition
+from tests.support.loop import QUIET, Bench, Shop
 from tests.support.replica import Replica, at_work
-from tests.support.toy import Decided, Scripted, Widget
+from tests.support.toy import Decided, Scripted, Shape, State, Widget
 
 WIDGETS = range(1, 6)
 
@@ -69,3 +71,20 @@ async def test_the_next_run_is_not_delayed_when_the_clock_is_set_back(shop: Shop
         await replica.ledger.until(lambda: replica.ledger.outcomes.total() == 2)
     assert asked and await shop.answers() == [1]
     assert min(replica.ledger.waits) >= 0
+
+
+async def test_the_time_in_a_state_includes_the_step_that_ended_it(shop: Shop) -> None:
+    await shop.register(1)
+    step = timedelta(seconds=8)
+    bench = Bench(Transition(to=Shape(State.MADE), reason="it was raw", cause="timer"))
+    async with shop.running(Scripted(default=bench.script)) as (_, ledger):
+        await bench.begun.wait()
+        entered = (await shop.widget(1))["entered_at"]
+        await shop.db.advance(step)
+        bench.let_go.set()
+        await ledger.until(lambda: bool(ledger.moves))
+    (record,) = await shop.pool.fetch("SELECT * FROM farrier.history WHERE kind = 'widget' AND from_value IS NOT NULL")
+    whole = (record["at"] - entered).total_seconds()
+    assert whole >= step.total_seconds()
+    assert record["seconds_in_source"] == whole
+    assert ledger.seconds_in_source == [whole]
