@@ -22,7 +22,7 @@ from anyio.streams.text import TextReceiveStream
 from farrier.config import Config, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon, Serving
 from farrier.io.connections.embedded import wheel_binaries
-from tests.support import again, pg
+from tests.support import pg
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -73,16 +73,8 @@ async def daemon(dsn: str) -> AsyncIterator[Serving]:
         stop.set()
 
 
-async def until(db: pg.Database, query: str) -> None:
-    """Return once the query returns true."""
-    async with db.connect() as conn:
-        with anyio.fail_after(pg.PATIENCE.total_seconds()):
-            while not await conn.fetchval(query):
-                await again.later()
-
-
 async def until_status(db: pg.Database, status: str) -> None:
-    await until(db, f"SELECT status = '{status}' FROM farrier.nodes WHERE name = 'gpu-017'")
+    await db.until(f"SELECT status = '{status}' FROM farrier.nodes WHERE name = 'gpu-017'")
 
 
 async def test_the_statements_of_the_page_on_sql_work_with_the_role_that_it_gives(db: pg.Database) -> None:
@@ -92,7 +84,7 @@ async def test_the_statements_of_the_page_on_sql_work_with_the_role_that_it_give
         await prompt.type("SET ROLE farrier_intents;")
         for statement in statements:
             await prompt.type(statement)
-        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+        await db.until("SELECT status <> 'pending' FROM farrier.intents")
 
 
 async def test_an_invalid_intent_is_refused_by_its_insert(db: pg.Database) -> None:
@@ -109,7 +101,7 @@ async def test_a_node_that_waits_for_its_agent_says_what_the_readme_shows(db: pg
     async with daemon(db.dsn), psql(db.dsn) as prompt:
         await prompt.type(BLOCKS["ask"])
         waits = "last_outcome ->> 'source' LIKE '%/wait_for_agent_enrollment.py:%'"
-        await until(db, f"SELECT {waits} FROM farrier.node_lifecycle")
+        await db.until(f"SELECT {waits} FROM farrier.node_lifecycle")
         command = [sys.executable, "-m", "farrier", "node", "why", "gpu-017", "--dsn", db.dsn]
         said = (await anyio.run_process(command)).stdout.decode()
     assert set(without_numbers(SAID["why"])) <= set(without_numbers(said)), said
@@ -126,7 +118,7 @@ async def test_a_mode_that_needs_maas_is_rejected_without_a_site_that_has_it_and
     async with daemon(db.dsn), db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-017')")
         await conn.execute("SELECT farrier.intent('gpu-017', 'onboard', jsonb_build_object('mode', $1::text))", mode)
-        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+        await db.until("SELECT status <> 'pending' FROM farrier.intents")
         answer = await conn.fetchrow("SELECT status, reason FROM farrier.intents")
         assert answer is not None and answer["status"] == "rejected"
         assert "has no MAAS configured (sites.directory)" in answer["reason"]

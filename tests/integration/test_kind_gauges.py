@@ -72,9 +72,9 @@ async def test_live_resources_are_counted_by_state_and_ended_ones_are_not(yard: 
     for name in ("c-1", "c-2", "c-3"):
         await yard.create(name)
     async with yard.running():
-        await yard.until("SELECT count(*) = 3 FROM farrier_crates.crates WHERE state = 'packed'")
+        await yard.db.until("SELECT count(*) = 3 FROM farrier_crates.crates WHERE state = 'packed'")
         await yard.ask("delete", "c-1")
-        await yard.until("SELECT count(*) = 2 FROM farrier_crates.crates WHERE ended_at IS NULL")
+        await yard.db.until("SELECT count(*) = 2 FROM farrier_crates.crates WHERE ended_at IS NULL")
     await yard.create("c-4")
     await yard.db.advance(timedelta(minutes=2))
     told = await scraped(yard)
@@ -109,7 +109,7 @@ async def test_the_limit_of_a_site_overrides_the_general_limit_which_overrides_t
 async def test_a_setting_can_give_a_limit_to_a_state_without_one(yard: Yard) -> None:
     await yard.create("c-1")
     async with yard.running():
-        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE state = 'packed'")
+        await yard.db.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE state = 'packed'")
     await yard.db.advance(timedelta(hours=2))
     packed = ("crate", "packed", "")
     assert ("farrier_resources_above_sla", packed) not in await scraped(yard)
@@ -157,7 +157,7 @@ async def test_in_a_state_without_a_limit_only_resources_of_sites_that_set_one_a
     for name, site in (("c-1", "north"), ("c-2", "north"), ("c-3", "south"), ("c-4", None)):
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
     async with yard.running():
-        await yard.until("SELECT count(*) = 4 FROM farrier_crates.crates WHERE state = 'packed'")
+        await yard.db.until("SELECT count(*) = 4 FROM farrier_crates.crates WHERE state = 'packed'")
     await yard.db.advance(timedelta(hours=2))
     limits = Limits(
         sites={"north": {"crate.packed": timedelta(hours=1)}, "south": {"crate.packed": timedelta(hours=3)}}

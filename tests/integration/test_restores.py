@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import anyio
 import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
@@ -16,18 +15,15 @@ from typing_extensions import override
 from farrier.errors import DatabaseUnreachable, HandlerGarbage, HeldAfterRestore
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.connections import pool, session
-from farrier.io.connections.pool import Connection
 from farrier.model.loop.outcome import Step, Transition
 from farrier.model.loop.restores import Hold
 from farrier.model.node.layers import NODE
 from farrier.protocols.permit import require_lease
-from tests.support import again, loop, pg, toy
-from tests.support.loop import PATIENCE
+from tests.support import loop, pg, toy
 from tests.support.site import opened
-from tests.support.toy import Answer, Scripted, Shape, State
+from tests.support.toy import MADE, Answer, Scripted, Shape
 
 UUIDS = uuid4(), uuid4()
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 IS_RESTORED = "SELECT farrier.is_restored()"
 # Holding every resource of a large fleet takes longer than the time limit of the pool in the test.
 SLOW = """
@@ -105,12 +101,6 @@ async def test_before_a_controller_has_recognised_the_restore_no_agent_no_worker
         assert await conn.fetchval(of_one) == 0
 
 
-async def until(conn: Connection, condition: str) -> None:
-    with anyio.fail_after(PATIENCE):
-        while not await conn.fetchval(condition):
-            await again.later()
-
-
 async def test_a_running_controller_holds_everything_after_it_was_told_of_a_point_in_time_recovery(
     db: pg.Database,
 ) -> None:
@@ -122,15 +112,15 @@ async def test_a_running_controller_holds_everything_after_it_was_told_of_a_poin
             await conn.fetchval("SELECT farrier.hold_restored()")
             handler.scripts[1] = lambda _widget, _now: MADE
             await shop.ask(1)
-            await until(
-                conn, "SELECT count(*) FROM farrier.outcomes WHERE kind = 'widget' AND outcome ->> 'outcome' = 'wait'"
+            await db.until(
+                "SELECT EXISTS (SELECT FROM farrier.outcomes WHERE kind = 'widget' AND outcome ->> 'outcome' = 'wait')"
             )
             assert (await shop.widget(1))["state"] == "raw"
             assert "cannot compare" in (await shop.outcome(1))["reason"]
 
             await conn.execute("UPDATE farrier.restore_holds SET lifted_at = farrier.now()")
             await shop.ask(1)
-            await until(conn, "SELECT state = 'made' FROM farrier_toy.widgets WHERE id = 1")
+            await db.until("SELECT state = 'made' FROM farrier_toy.widgets WHERE id = 1")
 
 
 class Reckless(Scripted):

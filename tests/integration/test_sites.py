@@ -111,9 +111,7 @@ async def test_a_reload_while_the_daemon_starts_applies_to_its_start(db: pg.Data
         async with conn.transaction():
             await conn.execute("LOCK farrier.maas_regions IN SHARE ROW EXCLUSIVE MODE")
             tasks.start_soon(daemon.run)
-            with anyio.fail_after(pg.PATIENCE.total_seconds()):
-                while not await conn.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
-                    await anyio.lowlevel.checkpoint()
+            await db.until_blocked()
             await daemon.use_sites({"south": a_site("south")})
         with anyio.fail_after(pg.PATIENCE.total_seconds()):
             while not (daemon.is_ready and "south" in await regions(db)):

@@ -150,7 +150,7 @@ async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) 
         created = await post(web, "resource-intents", crate | {"action": "create", "params": {"size": 3}})
         assert (created.status_code, created.json()["status"]) == (200, "accepted")
         async with yard.running():
-            await yard.until("SELECT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packed')")
+            await yard.db.until("SELECT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packed')")
             deleted = await post(web, "resource-intents?wait=30", crate | {"action": "delete"})
             assert (deleted.status_code, deleted.json()["status"]) == (200, "accepted")
         shown = await web.get(deleted.headers["location"], params={"wait": 1})

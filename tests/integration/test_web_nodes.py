@@ -12,7 +12,6 @@ import pytest
 
 from farrier.io.connections.pool import Connection
 from farrier.model.node.details import DETAILS, REMOVABLE
-from tests.integration.node.test_bmc_uniqueness import until_blocked
 from tests.support import owners, pg
 from tests.support.details import VALUES
 from tests.support.site import Site
@@ -96,7 +95,7 @@ async def test_two_clients_that_register_the_same_nodes_in_another_order_do_not_
     async with anyio.create_task_group() as tasks, conn.transaction():
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         tasks.start_soon(late)
-        await until_blocked(db)
+        await db.until_blocked()
         await conn.execute("SELECT farrier.register_node('gpu-2')")
     assert refused[0].json()["detail"] == "gpu-1: node gpu-1 is already registered"
 

@@ -71,9 +71,9 @@ async def test_ended_resources_that_share_a_name_are_paged_without_a_gap(web: ht
     for _ in range(2):
         await yard.create("c-1")
         async with yard.running():
-            await yard.until("SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packing')")
+            await yard.db.until("SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packing')")
             await yard.ask("delete", "c-1")
-            await yard.until("SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE ended_at IS NULL)")
+            await yard.db.until("SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE ended_at IS NULL)")
     seen, after = [], None
     while True:
         given = {"limit": "1", "ended": "true"} | ({"after": after} if after else {})
@@ -92,7 +92,7 @@ async def test_a_resource_is_shown_with_its_clock_its_intents_and_its_history(
 ) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
-        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
+        await yard.db.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
     for given in ("c-1", str(id_)):
         told = (await web.get(f"/api/v1/resources/crate/{given}")).json()
         assert told["resource"]["detail"]["size"] == 3

@@ -225,12 +225,6 @@ class Yard:
             finally:
                 stop.set()
 
-    async def until(self, condition: str, *arguments: object) -> None:
-        """Return once the query returns true."""
-        with anyio.fail_after(loop.PATIENCE):
-            while not await self.pool.fetchval(condition, *arguments):
-                await again.later()
-
 
 async def ask(conn: Connection | Pool, action: str | None, crate: str | None = "c-1", params: str | None = "{}") -> int:
     """Insert an intent; returns its id."""

@@ -29,7 +29,7 @@ from farrier.model.kinds.measures import Sample
 from farrier.model.loop.outcome import DoNothing, Outcome, Step
 from farrier.model.loop.runs import Failure, Move
 from farrier.protocols import Clock, MetricsSink
-from tests.support import again, pg, toy
+from tests.support import pg, toy
 
 WidgetIO: TypeAlias = PostgresStateIO[toy.Widget, toy.Shape, toy.Answer]
 WidgetLoop: TypeAlias = Loop[toy.Widget, toy.Shape, toy.Answer, object]
@@ -191,14 +191,6 @@ class Shop:
         )
         return step
 
-    async def until_blocked(self) -> None:
-        """Return once some session of this database waits for a lock."""
-        with anyio.fail_after(PATIENCE):
-            while not await self.pool.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            ):
-                await again.later()
-
     async def widget(self, id_: int) -> Any:
         return await self.pool.fetchrow("SELECT * FROM farrier_toy.widgets WHERE id = $1", id_)
 
@@ -221,9 +213,7 @@ class Shop:
 
     async def until_answered(self, requests: int) -> None:
         """Return once so many requests have an answer."""
-        with anyio.fail_after(PATIENCE):
-            while await self.pool.fetchval("SELECT count(*) FROM farrier_toy.requests WHERE answers > 0") < requests:
-                await again.later()
+        await self.db.until("SELECT count(*) >= $1 FROM farrier_toy.requests WHERE answers > 0", requests)
 
     def io(self, *, pool: Pool | None = None, rows: toy.WidgetRows | None = None) -> WidgetIO:
         return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows())

@@ -145,12 +145,16 @@ class Database:
             self._clock.terminate()
             self._clock = None
 
-    async def until_blocked(self, sessions: int = 1) -> None:
-        """Return once this many sessions wait for a lock."""
+    async def until(self, query: str, *arguments: object) -> None:
+        """Return once the query returns true."""
         async with self.connect() as conn:
             with anyio.fail_after(PATIENCE.total_seconds()):
-                while await conn.fetchval(BLOCKED) < sessions:
+                while not await conn.fetchval(query, *arguments):
                     await again.later()
+
+    async def until_blocked(self, sessions: int = 1) -> None:
+        """Return once this many sessions wait for a lock."""
+        await self.until(f"SELECT ({BLOCKED}) >= $1", sessions)
 
     async def now(self) -> datetime:
         """The database's time."""

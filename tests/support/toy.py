@@ -8,7 +8,7 @@ database refuses the payload `poison`, which stands for any reason to refuse a c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -190,6 +190,9 @@ Decided: TypeAlias = Decision[Shape, Answer, object]
 Change: TypeAlias = Transition[Shape, Answer] | Update[Shape, Answer]
 Script: TypeAlias = Callable[[Widget, datetime], Decided]
 
+MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
+CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", requeue_after=timedelta(0))
+
 
 def answered(widget: Widget) -> tuple[Answer, ...]:
     """Answers to all requests of the snapshot."""
@@ -213,6 +216,19 @@ class Scripted(StateHandler[Widget, Shape, Answer, object]):
     def handle(self, resource: Widget, now: datetime) -> Decided:
         self.order.append(resource.id)
         return self.scripts.get(resource.id, self.default)(resource, now)
+
+
+class Careful(Scripted):
+    """A handler that records the widgets that the loop has it recover, with the steps from which it recovers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recovered: list[tuple[int, str]] = []
+
+    @override
+    def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
+        self.recovered.append((resource.id, step))
+        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", requeue_after=timedelta(0))
 
 
 async def install(conn: Connection) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt, force
-from tests.support import again, pg
+from tests.support import pg
 
 DRAIN = ("intent", "submit", "gpu-1", "drain")
 ANSWER = """
@@ -46,19 +46,12 @@ async def asked(db: pg.Database) -> list[dict[str, Any]]:
         return [dict(record) for record in await conn.fetch(f"SELECT {columns} FROM farrier.intents ORDER BY id")]
 
 
-async def until(db: pg.Database, query: str) -> None:
-    """Return once the query returns true; the test's own timeout is the limit."""
-    async with db.connect() as conn:
-        while not await conn.fetchval(query):
-            await again.later()
-
-
 @asynccontextmanager
 async def controller(db: pg.Database, status: str, reason: str | None = None, *after: str) -> AsyncIterator[None]:
     """Answer the next intent once a session listens for the answer, and then execute the statements `after`."""
 
     async def answer() -> None:
-        await until(db, f"SELECT ({LISTENERS}) > 0")
+        await db.until(f"SELECT ({LISTENERS}) > 0")
         async with db.connect() as conn:
             await conn.execute("SET session_replication_role = replica")
             await conn.execute(ANSWER, status, reason)
@@ -182,7 +175,7 @@ async def test_an_answer_is_noticed_even_without_a_notification(gpu: Prompt, db:
     silent = "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()"
 
     async def answer() -> None:
-        await until(db, f"SELECT ({LISTENERS}) > 0")
+        await db.until(f"SELECT ({LISTENERS}) > 0")
         async with db.connect() as conn:
             await conn.execute(silent)
 

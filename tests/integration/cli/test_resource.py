@@ -82,9 +82,9 @@ async def test_a_list_of_several_pages_has_every_node_and_every_resource_once(
     await yard.create("c-1")
     await yard.create("c-2")
     async with yard.running():
-        await yard.until(PACKED)
+        await yard.db.until(PACKED)
         await yard.ask("delete", "c-2")
-        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
+        await yard.db.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
     await yard.create("c-2")
     await yard.create("c-3")
     listed = (await farrier("resource", "list", "crate", "--ended", "--json")).json
@@ -96,9 +96,9 @@ async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yar
     for name in ("c-2", "c-1", "c-3"):
         await yard.create(name)
     async with yard.running():
-        await yard.until(PACKED)
+        await yard.db.until(PACKED)
         await yard.ask("delete", "c-2")
-        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
+        await yard.db.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
     listed = (await farrier("resource", "list", "crate", "--json")).json
     assert [(each["name"], each["state"], each["detail"]["size"]) for each in listed] == [
         ("c-1", "packed", 3),
@@ -130,7 +130,7 @@ async def test_the_filter_for_a_state_includes_its_substates(farrier: Prompt, ya
     yard.hand.hold()
     await yard.create("c-1")
     async with yard.running():
-        await yard.until(PACKED)
+        await yard.db.until(PACKED)
         await yard.ask("delete", "c-1")
         await yard.hand.begun.wait()
         for state in ("emptying", "emptying/unpack"):
@@ -178,7 +178,7 @@ async def test_why_reports_what_a_resource_waits_for_its_limit_its_error_and_the
     assert "run by" in said and "no controller" in said
     assert "no controller runs its handler" in said
     async with yard.running():
-        await yard.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
+        await yard.db.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
     told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
     assert told["reason"] == "waits for nothing: it is in its target state"
     assert "crates" in told["source"]
@@ -203,7 +203,7 @@ async def test_why_advises_about_a_resource_that_is_above_its_limit_without_an_e
 async def test_history_lists_each_transition_of_a_resource(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
-        await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
+        await yard.db.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
     made, change = (await farrier("resource", "history", "crate", "c-1", "--json")).json
     assert (made["from"], made["to"]) == (None, "packing")
     assert (change["name"], change["from"], change["to"], change["id"]) == ("c-1", "packing", "packed", id_)
@@ -224,7 +224,7 @@ async def test_a_create_intent_makes_a_resource_and_a_delete_ends_it(farrier: Pr
     (made,) = (await farrier("resource", "list", "crate", "--json")).json
     assert (made["detail"]["size"], made["detail"]["labels"]) == (7, ["red", "blue"])
     async with yard.running():
-        await yard.until(PACKED)
+        await yard.db.until(PACKED)
         said = await farrier("resource", "intent", "crate", "c-9", "delete", "--until", "gone")
         assert "c-9 is gone" in said.out
 
@@ -252,7 +252,7 @@ async def test_an_unknown_state_in_until_is_refused_before_the_intent_is_inserte
 async def test_until_does_not_wait_for_a_state_of_an_ended_resource(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     async with yard.running():
-        await yard.until(PACKED)
+        await yard.db.until(PACKED)
         words = ("c-1", "delete", "--until", "packing", "--timeout", "1h")
         said = await farrier("resource", "intent", "crate", *words, ends=ExitCode.FAILED)
     assert "c-1 has ended as gone, so it cannot become packing" in said.err
@@ -262,7 +262,7 @@ async def test_until_a_state_accepts_its_substates(farrier: Prompt, yard: Yard) 
     yard.hand.hold()
     await yard.create("c-1")
     async with yard.running():
-        await yard.until(PACKED)
+        await yard.db.until(PACKED)
         said = await farrier("resource", "intent", "crate", "c-1", "delete", "--until", "emptying")
         yard.hand.free.set()
     assert "c-1 is emptying" in said.out

@@ -14,9 +14,8 @@ from tests.support import pg, proxy, toy
 from tests.support.held import Held, hold, take
 from tests.support.loop import Shop
 from tests.support.owners import declared_dead
-from tests.support.toy import Answer, Shape, State
+from tests.support.toy import MADE, Answer, Shape, State
 
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 POISON = Transition[Shape, Answer](to=Shape(State.MADE, "poison"), reason="it was raw", cause="timer")
 CONTENT = DoNothing[Answer]()
 # What a server does whose disk is full, at the first write.

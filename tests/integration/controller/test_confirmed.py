@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import anyio
 import msgspec
 from typing_extensions import override
 
 from farrier.model.loop.outcome import Update, Wait
 from tests.integration.controller.test_snapshots import A_PERIOD, NEVER_AGAIN, Counting
-from tests.support.loop import PATIENCE, Shop
+from tests.support.loop import Shop
 from tests.support.replica import Replica, at_work
 from tests.support.toy import Decided, Scripted, Widget
 
@@ -43,9 +42,7 @@ async def test_a_confirming_update_is_not_committed_and_its_wakes_are_deleted(sh
     replica = Replica(shop, Confirming(), io=io, config=NEVER_AGAIN)
     async with at_work(replica):
         await replica.ledger.until(lambda: replica.ledger.outcomes["update"] == 1)
-        with anyio.fail_after(PATIENCE):
-            while await shop.wakes(1):
-                await anyio.lowlevel.checkpoint()
+        await shop.db.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes)")
         stored = await shop.widget(1)
         assert (stored["version"], stored["payload"]) == (1, "")
         assert await shop.outcome(1) == {}

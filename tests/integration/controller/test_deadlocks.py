@@ -9,14 +9,12 @@ import anyio
 import pytest
 
 from farrier.io.connections.pool import Connection
-from farrier.model.loop.outcome import Transition
 from farrier.model.loop.runs import CommitVerdict, Loaded
 from tests.support import loop, pg
 from tests.support.held import hold
 from tests.support.loop import Shop
-from tests.support.toy import Answer, Shape, State, Widget
+from tests.support.toy import MADE, State, Widget
 
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 # The deadlock_timeout of all sessions but the migration's, so that the server ends one of theirs.
 FOUND_OUT = "500ms"
 
@@ -50,7 +48,7 @@ async def test_a_load_ended_by_a_deadlock_is_repeated(db: pg.Database, shop: Sho
 
     async with anyio.create_task_group() as group, migrating(db, "farrier_toy.requests") as migration:
         group.start_soon(load)
-        await shop.until_blocked()
+        await db.until_blocked()
         await migration.execute("LOCK TABLE farrier_toy.widgets")
     assert loaded[0].unreadable == {}
     assert loaded[0].resources[1].state is State.RAW

@@ -9,27 +9,22 @@ import anyio
 import msgspec
 from structlog.testing import capture_logs
 
-from farrier.model.loop.outcome import Transition
-from tests.support.loop import BRISK, PATIENCE, Bench, Shop
-from tests.support.toy import Answer, Scripted, Shape, State
+from tests.support.loop import BRISK, Bench, Shop
+from tests.support.toy import MADE, Scripted
 
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
+OWNED = "SELECT count(*) FROM farrier.shards WHERE kind = 'widget' AND owner IS NOT NULL"
 HASTY = msgspec.structs.replace(BRISK, drain_timeout=timedelta(milliseconds=50))
 
 
 async def owners(shop: Shop) -> int:
     """The number of shards of widgets that have an owner."""
-    count: int = await shop.pool.fetchval(
-        "SELECT count(*) FROM farrier.shards WHERE kind = 'widget' AND owner IS NOT NULL"
-    )
+    count: int = await shop.pool.fetchval(OWNED)
     return count
 
 
 async def until_one_is_owned(shop: Shop) -> None:
     """Return once the controller has given back all shards but the one in which a step is under way."""
-    with anyio.fail_after(PATIENCE):
-        while await owners(shop) != 1:
-            await anyio.lowlevel.checkpoint()
+    await shop.db.until(f"SELECT ({OWNED}) = 1")
 
 
 async def test_a_step_that_runs_is_finished_and_committed_before_its_shard_is_given_back(shop: Shop) -> None:

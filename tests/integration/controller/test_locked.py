@@ -9,13 +9,11 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from farrier.model.loop.outcome import Transition
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Finished
 from tests.support import toy
 from tests.support.loop import PATIENCE, Shop, WidgetIO
-from tests.support.toy import Answer, Scripted, Shape, State
+from tests.support.toy import MADE, Answer, Scripted, Shape, State
 
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 LOCKED, FREE = range(1, 31), range(31, 61)
 
 

@@ -207,9 +207,7 @@ async def test_a_storm_of_wakes_starves_neither_the_sweep_nor_other_wakes(shop: 
         await shop.ask(300)
         controller.heard_nothing()
         await ledger.until(lambda: set(handler.order) == set(range(1, 301)))
-        with anyio.fail_after(PATIENCE):
-            while await shop.pool.fetchval("SELECT answers FROM farrier_toy.requests WHERE widget = 300") != 1:
-                await anyio.lowlevel.checkpoint()
+        await shop.db.until("SELECT answers = 1 FROM farrier_toy.requests WHERE widget = 300")
 
 
 async def test_the_sweep_of_a_large_fleet_does_not_hold_up_a_wake(shop: Shop) -> None:

@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from farrier.model.loop.outcome import Transition
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Finished, Settled
-from tests.integration.controller.test_marks import MADE, Redoing, leave_a_mark, until_none
+from tests.integration.controller.test_marks import Redoing, leave_a_mark, until_none
 from tests.support import pg, proxy, toy
 from tests.support.loop import QUIET, Bench, Shop, WidgetIO
-from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
+from tests.support.toy import MADE, Answer, Decided, Scripted, Shape, State, Widget
 
 SOLD = Transition[Shape, Answer](to=Shape(State.SOLD), reason="it was made", cause="timer")
 

@@ -10,16 +10,14 @@ import anyio
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.loop.outcome import Transition, Update
+from farrier.model.loop.outcome import Update
 from farrier.model.loop.runs import Marking
 from tests.integration.controller.test_drain import until_one_is_owned
-from tests.support import held, toy
+from tests.support import held, pg, toy
 from tests.support.loop import PATIENCE, QUIET, Bench, Shop, WidgetIO
 from tests.support.replica import Replica, at_work
-from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
+from tests.support.toy import CUT, MADE, Answer, Decided, Scripted, Shape, State, Widget
 
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
-CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", requeue_after=timedelta(0))
 
 
 class Marks(WidgetIO):
@@ -112,9 +110,7 @@ async def steps_of(shop: Shop, id_: int) -> list[str]:
 
 async def until_none(shop: Shop) -> None:
     """Return once there is no mark."""
-    with anyio.fail_after(PATIENCE):
-        while await shop.pool.fetchval("SELECT count(*) FROM farrier.effects"):
-            await anyio.lowlevel.checkpoint()
+    await shop.db.until("SELECT NOT EXISTS (SELECT FROM farrier.effects)")
 
 
 # --- steps that are planned and not begun
@@ -273,16 +269,9 @@ async def test_a_statement_delayed_by_a_lock_changes_nothing_after_a_later_one(s
         await shop.db.until_blocked()
         group.start_soon(mark_later)
         with anyio.move_on_after(PATIENCE):
-            while not done.is_set() and await blocked(shop) < 2:
+            while not done.is_set() and await shop.pool.fetchval(pg.BLOCKED) < 2:
                 await anyio.lowlevel.checkpoint()
     assert [await steps_of(shop, id_) for id_ in (1, 2, 3)] == [[], ["work"], []]
-
-
-async def blocked(shop: Shop) -> int:
-    count: int = await shop.pool.fetchval(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    return count
 
 
 async def test_a_late_statement_changes_nothing_after_another_controllers_statement(shop: Shop) -> None:

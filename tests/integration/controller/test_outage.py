@@ -51,7 +51,7 @@ async def test_killing_all_sessions_repeatedly_loses_and_doubles_no_request(shop
                 await ask(shop, widget)
             await ledger.until(lambda: ledger.outcomes.total() > begun)  # noqa: B023 (awaited in this turn)
             await kill_backends(shop)
-        await eventually_all_answered(shop)
+        await shop.db.until("SELECT NOT EXISTS (SELECT FROM farrier_toy.requests WHERE answers = 0)")
     await shop.pool.expire_connections()
     assert set(await shop.answers()) == {1}
     for widget in widgets:
@@ -61,14 +61,6 @@ async def test_killing_all_sessions_repeatedly_loses_and_doubles_no_request(shop
         # Settling a commit whose reply was lost may add a version without history.
         assert latest is not None
         assert (await shop.widget(widget))["version"] >= latest
-
-
-async def eventually_all_answered(shop: Shop) -> None:
-    """Return once all requests are answered. Uses a new connection, because some of the pool's were killed."""
-    async with shop.db.connect() as client:
-        with anyio.fail_after(loop.PATIENCE):
-            while await client.fetchval("SELECT EXISTS (SELECT FROM farrier_toy.requests WHERE answers = 0)"):
-                await anyio.lowlevel.checkpoint()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ shard's former owner."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 import anyio
@@ -15,30 +15,15 @@ from typing_extensions import override
 from farrier.errors import DatabaseUnreachable
 from farrier.io.calls.controllers import PostgresControllers
 from farrier.io.schema import migrate
-from farrier.model.loop.outcome import Outcome, Transition, Update
+from farrier.model.loop.outcome import Outcome
 from farrier.model.loop.runs import Loaded
 from farrier.protocols.permit import require_lease
 from tests.support import pg, toy
 from tests.support.loop import PATIENCE, Bench, Shop, WidgetIO
 from tests.support.replica import Replica, at_work
-from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
+from tests.support.toy import MADE, Answer, Careful, Scripted, Shape, Widget
 
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 ALL = set(range(64))
-FREE = "SELECT count(*) FROM farrier.shards WHERE owner IS NULL AND kind = 'widget'"
-
-
-class Careful(Scripted):
-    """Records the resources that the loop has it recover, and from which step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.recovered: dict[int, str] = {}
-
-    @override
-    def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
-        self.recovered[resource.id] = step
-        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", requeue_after=timedelta(0))
 
 
 async def until_shared(*replicas: Replica, sizes: list[int]) -> None:
@@ -85,7 +70,7 @@ async def test_after_a_promotion_a_controller_joins_again_after_seven_seconds(sh
             replica.clock.advance(timedelta(seconds=2))
             await until_logged(logs, "shards.taken")
         await replica.round()
-        await replica.ledger.until(lambda: handler.recovered == {1: "work"})
+        await replica.ledger.until(lambda: handler.recovered == [(1, "work")])
         assert (replica.id != before, replica.shards) == (True, ALL)
 
 
@@ -121,7 +106,7 @@ async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_
         await second.round()
         assert second.shards == ALL
         await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
-        assert handler.recovered == {}
+        assert handler.recovered == []
         assert await shop.pool.fetchval("SELECT count(*) FROM farrier.controllers") == 1
 
 
@@ -141,7 +126,7 @@ async def test_the_shards_of_a_controller_that_leaves_are_taken_while_its_last_s
         with anyio.fail_after(PATIENCE):
             while second.shards != ALL:
                 await second.round()
-        assert handler.recovered == {}
+        assert handler.recovered == []
         assert first.ledger.moves == [("raw", "made")]
         await second.stop()
 
@@ -174,7 +159,7 @@ async def test_a_controller_whose_step_ends_while_it_gives_back_leaves_no_orphan
         await second.round()
         await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
         assert second.shards == ALL
-        assert handler.recovered == {}
+        assert handler.recovered == []
         await second.stop()
 
 
@@ -237,7 +222,7 @@ async def test_a_step_of_a_former_owner_commits_nothing_and_publishes_nothing(sh
         assert first.ledger.verdicts == ["lost"]
         assert (first.ledger.moves, first.ledger.outcomes.total()) == ([], 0)
         await second.stop()
-    assert list(handler.recovered) == [1]
+    assert handler.recovered == [(1, "work")]
     assert ((await shop.widget(1))["state"], (await shop.widget(1))["payload"]) == ("raw", "recovered")
     assert await shop.history(1) == []
     assert await shop.marked(1) is None
@@ -257,7 +242,7 @@ async def test_after_a_crash_only_resources_with_a_step_under_way_are_recovered(
         await second.round()
         await second.ledger.until(lambda: sorted(handler.order) == [1, 2])
         await second.stop()
-    assert handler.recovered == {1: "work"}
+    assert handler.recovered == [(1, "work")]
     assert await shop.pool.fetchval("SELECT count(*) FROM farrier.effects") == 0
     assert await shop.pool.fetchval("SELECT count(*) FROM farrier.marks") == 0, "no marks remain"
 
@@ -287,7 +272,7 @@ async def test_a_shard_that_is_given_back_before_it_was_recovered_is_recovered_b
         await third.start(group)
         await third.ledger.until(lambda: sorted(handler.order) == [1, 2])
         await third.stop()
-    assert handler.recovered == {1: "work"}
+    assert handler.recovered == [(1, "work")]
 
 
 class Acting(Bench):
@@ -319,11 +304,11 @@ async def test_a_step_that_goes_on_six_seconds_after_the_last_renewal_sends_noth
         replica.clock.advance(timedelta(seconds=7))
         bench.let_go.set()
         await replica.ledger.until(lambda: replica.ledger.cut == 1)
-        assert (bench.sent, handler.recovered) == (0, {})
+        assert (bench.sent, handler.recovered) == (0, [])
         replica.rounds.cut_off = False
         await replica.round()
         await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
-    assert list(handler.recovered) == [1]
+    assert handler.recovered == [(1, "work")]
     assert await shop.marked(1) is None
 
 
@@ -350,8 +335,7 @@ async def test_a_controller_whose_renewals_fail_for_thirty_seconds_gives_its_sha
             while replica.own.id == former:
                 replica.controller.woken("shards", None)
                 await replica.rounds.next()
-            while await shop.pool.fetchval(FREE) < 64:
-                await anyio.lowlevel.checkpoint()
+        await shop.db.until("SELECT count(*) = 64 FROM farrier.shards WHERE owner IS NULL AND kind = 'widget'")
         replica.rounds.cut_off = False
         await replica.round()
         assert replica.shards == ALL and replica.id != former

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-import anyio
 import msgspec
 import pytest
-from typing_extensions import override
 
-from farrier.model.loop.outcome import Transition, Update, Wait
+from farrier.model.loop.outcome import Update, Wait
 from tests.support import toy
-from tests.support.loop import BRISK, PATIENCE, QUIET, Bench, Shop
+from tests.support.loop import BRISK, QUIET, Bench, Shop
 from tests.support.owners import declared_dead
 from tests.support.replica import Replica, at_work
-from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
+from tests.support.toy import CUT, MADE, Answer, Careful, Scripted, Shape, State
 
 SECOND = timedelta(seconds=1)
 
 MARK = '{"1": {"step": "work", "begun_at": "2026-01-01T00:00:00Z"}}'
-MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
-CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", requeue_after=timedelta(0))
-
-
-class Careful(Scripted):
-    """Records the widgets that the loop has it recover, and otherwise runs its script."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.recovered: list[int] = []
-
-    @override
-    def recover(self, resource: Widget, now: datetime, step: str) -> Decided:
-        self.recovered.append(resource.id)
-        return Update(to=Shape(resource.state, "recovered"), reason="its end was not seen", requeue_after=timedelta(0))
 
 
 async def crash(shop: Shop, *widgets: int) -> None:
@@ -44,9 +27,7 @@ async def crash(shop: Shop, *widgets: int) -> None:
     async with at_work() as group:
         await doomed.start(group)
         await bench.begun.wait()
-        with anyio.fail_after(PATIENCE):
-            while not all([await shop.marked(id_) for id_ in widgets]):
-                await anyio.lowlevel.checkpoint()
+        await shop.db.until("SELECT count(*) = $1 FROM farrier.effects", len(widgets))
         id_ = doomed.id
         await doomed.crash()
     await declared_dead(shop.pool, id_)
@@ -60,7 +41,7 @@ async def test_a_widget_whose_process_died_is_recovered_once_and_then_handled_li
     handler = Careful()
     async with shop.running(handler, config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
-    assert sorted(handler.recovered) == [1, 2, 3]
+    assert sorted(handler.recovered) == [(1, "work"), (2, "work"), (3, "work")]
     assert sorted(handler.order) == [1, 2, 3]
     assert (await shop.widget(1))["payload"] == "recovered"
     assert await shop.marked(1) is None
@@ -82,7 +63,7 @@ async def test_a_mark_without_a_step_is_recovered_although_its_shard_was_given_b
     handler = Careful()
     async with shop.running(handler, config=QUIET) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
-    assert handler.recovered == [1]
+    assert handler.recovered == [(1, "work")]
     assert await shop.marked(1) is None
 
 
@@ -115,7 +96,7 @@ async def test_a_step_that_the_stop_cut_is_recovered_by_the_next_process(shop: S
     assert bench.cancelled == 1
     async with shop.running(handler) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] >= 1)
-    assert handler.recovered == [1]
+    assert handler.recovered == [(1, "work")]
 
 
 # --- what a step keeps when it is interrupted

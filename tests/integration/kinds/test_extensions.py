@@ -363,7 +363,7 @@ async def test_a_daemon_runs_an_extension_enqueues_its_resources_at_once_and_dra
             await group.start(Daemon(config(db.dsn), stop).run)
             assert services.opened == 1
             made = await yard.create()
-            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+            await yard.db.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
             services.hand.hold()
             await yard.ask("delete")
             with anyio.fail_after(loop.PATIENCE):

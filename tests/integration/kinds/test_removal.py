@@ -194,11 +194,11 @@ async def test_the_loop_of_a_kind_survives_the_drop_of_its_table_and_uses_a_new_
     async with crates.opened(db) as yard, db.connect() as conn:
         made = await yard.create()
         async with yard.controlled() as ledger:
-            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+            await yard.db.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
             await yard.pool.execute("DROP SCHEMA farrier_crates CASCADE")
             await yard.pool.execute("INSERT INTO farrier.wakes (kind, resource) VALUES ('crate', $1)", made)
             await ledger.until(lambda: UndecodableState.label in ledger.errors)
-            await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
+            await yard.db.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
             await install(conn)
             again = await yard.create("c-2")
-            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", again)
+            await yard.db.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", again)

@@ -135,17 +135,17 @@ async def test_the_handler_answers_other_intents_and_listeners_are_notified(yard
     async with yard.db.connect() as listener:
         await listener.add_listener("farrier_resource_intent_answered", lambda *message: told.append(message[-1]))
         async with yard.running():
-            await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+            await yard.db.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
             update = await yard.ask("update", "c-1", '{"labels": ["a", "b"]}')
-            await yard.until("SELECT status <> 'pending' FROM farrier.resource_intents WHERE id = $1", update)
+            await yard.db.until("SELECT status <> 'pending' FROM farrier.resource_intents WHERE id = $1", update)
             yard.hand.hold()
             delete = await yard.ask("delete", str(made))
-            await yard.until("SELECT state = 'emptying/unpack' FROM farrier_crates.crates WHERE id = $1", made)
+            await yard.db.until("SELECT state = 'emptying/unpack' FROM farrier_crates.crates WHERE id = $1", made)
             with anyio.fail_after(loop.PATIENCE):
                 await yard.hand.begun.wait()
             late = await yard.ask("update", "c-1", '{"labels": ["c"]}')
             yard.hand.free.set()
-            await yard.until("SELECT status <> 'pending' FROM farrier.resource_intents WHERE id = $1", late)
+            await yard.db.until("SELECT status <> 'pending' FROM farrier.resource_intents WHERE id = $1", late)
         with anyio.fail_after(loop.PATIENCE):
             while len(told) < 3:
                 await listener.fetchval("SELECT 1")
@@ -248,7 +248,7 @@ async def test_of_two_creations_of_a_name_at_once_one_is_made(yard: Yard, keys: 
         first = await conn.fetchval(CALL, "c-1", "create", PACK, keys[0])
         async with anyio.create_task_group() as group:
             group.start_soon(second)
-            await yard.until(
+            await yard.db.until(
                 "SELECT count(*) > 0 FROM pg_stat_activity"
                 " WHERE datname = current_database() AND wait_event_type = 'Lock'"
             )
@@ -279,7 +279,7 @@ async def test_a_call_repeated_before_the_first_is_committed_returns_the_same_in
         first = await conn.fetchval(CALL, "c-1", "create", params, "k-1")
         async with anyio.create_task_group() as group:
             group.start_soon(again)
-            await yard.until(
+            await yard.db.until(
                 "SELECT count(*) > 0 FROM pg_stat_activity"
                 " WHERE datname = current_database() AND wait_event_type = 'Lock'"
             )

@@ -229,7 +229,7 @@ async def test_an_intent_committed_after_the_resource_ended_is_rejected_by_one_m
         await transaction.commit()
         await owner.settled()
         assert (await yard.intent(late))["status"] == "rejected"
-        await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
+        await yard.db.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
 
 
 async def test_python_enqueues_a_resource_as_sql_does(yard: Yard) -> None:
@@ -287,10 +287,10 @@ def ended(loaded: Loaded[Crate], id_: int, fence: fences.Fence) -> Finished[Crat
 async def test_a_whole_life_is_in_the_history_and_leaves_no_wake(yard: Yard) -> None:
     made = await yard.create()
     async with yard.running():
-        await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
+        await yard.db.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
         await yard.ask("delete")
-        await yard.until("SELECT ended_at IS NOT NULL FROM farrier_crates.crates WHERE id = $1", made)
-        await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
+        await yard.db.until("SELECT ended_at IS NOT NULL FROM farrier_crates.crates WHERE id = $1", made)
+        await yard.db.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
     history = await yard.pool.fetch(
         "SELECT from_value, to_value FROM farrier.history"
         " WHERE kind = 'crate' AND id = $1 AND from_value IS NOT NULL ORDER BY version",
@@ -326,8 +326,8 @@ async def test_live_resources_are_listed_with_their_own_columns_and_last_outcome
     for state in ("packed", "emptying/unpack", "gone"):
         await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1 WHERE id = $2", state, first)
     async with yard.running():
-        await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", second)
-        await yard.until("SELECT outcome ->> 'outcome' = 'do_nothing' FROM farrier.outcomes WHERE id = $1", second)
+        await yard.db.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", second)
+        await yard.db.until("SELECT outcome ->> 'outcome' = 'do_nothing' FROM farrier.outcomes WHERE id = $1", second)
     (one,) = await yard.pool.fetch("SELECT * FROM farrier.list_resources('crate')")
     assert (one["kind"], one["id"], one["name"], one["state"], one["ended_at"]) == (
         "crate",

@@ -12,12 +12,10 @@ from farrier.io.connections import refusals
 from farrier.io.connections.pool import Connection
 from tests.support import pg
 from tests.support import site as sites
-from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, Site
 
 REGISTER = "SELECT farrier.register_node($1, bmc_address => $2, macs => $3::text[])"
 SPAN = "SELECT farrier.bmc_span_of($1)::text"
-BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 async def register(conn: Connection, name: str, address: str | None, macs: list[str] | None = None) -> None:
@@ -29,14 +27,6 @@ async def refusal(conn: Connection, name: str, address: str | None, macs: list[s
         await register(conn, name, address, macs)
     assert refused.value.sqlstate == "23505"
     return str(refused.value).partition("\n")[0]
-
-
-async def until_blocked(db: pg.Database) -> None:
-    """Return once a session of this database waits for the transaction of another session."""
-    async with db.connect() as conn:
-        with anyio.fail_after(PATIENCE):
-            while not await conn.fetchval(BLOCKED):
-                await anyio.lowlevel.checkpoint()
 
 
 # --- spelling
@@ -226,7 +216,7 @@ async def test_the_second_of_two_concurrent_registrations_is_refused_with_the_fi
     ):
         await register(one, "gpu-1", *first)
         tasks.start_soon(late, other)
-        await until_blocked(every_db)
+        await every_db.until_blocked()
     assert texts == [reason]
 
 

@@ -113,9 +113,7 @@ async def test_a_wake_after_a_read_that_confirmed_causes_no_other_read_and_is_de
         await site.conn.execute("SELECT farrier.enqueue('node', $1)", machine.id)
         await site.settled()
     assert (await version(machine), len(site.bmc.reads)) == (before, reads)
-    with anyio.fail_after(PATIENCE):
-        while await site.conn.fetchval("SELECT count(*) FROM farrier.wakes"):
-            await anyio.lowlevel.checkpoint()
+    await site.db.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes)")
 
 
 async def test_an_intent_stores_when_power_was_last_confirmed(site: Site) -> None:
