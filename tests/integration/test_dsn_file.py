@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 from farrier import config as settings
 from farrier.errors import DatabaseUnreachable
 from farrier.io.connections import pool
-from farrier.io.connections.dsn import Renewable
-from farrier.io.connections.hosts import Hosts, NoHostServes
+from farrier.io.connections.hosts import Hosts, NoHostServes, Renewable
 from farrier.wiring import storage
 from tests.support import pg
 

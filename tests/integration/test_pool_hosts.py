@@ -7,7 +7,7 @@ from urllib import parse
 
 import pytest
 
-from farrier.io.connections import dsn as dsns
+from farrier.io.connections import hosts as hosts_of_dsns
 from farrier.io.connections import pool
 from tests.support import pg, proxy
 from tests.support.sockets import free_port
@@ -29,7 +29,7 @@ _urlsplit: Callable[..., parse.SplitResult] = parse.urlsplit
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "a strict python":
         monkeypatch.setattr(parse, "urlsplit", strict)
-        monkeypatch.setattr(dsns, "urlsplit", strict)
+        monkeypatch.setattr(hosts_of_dsns, "urlsplit", strict)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def database_of(db: pg.Database) -> str:
     ],
 )
 def test_the_driver_gets_the_hosts_where_it_can_read_them(dsn: str, given: str) -> None:
-    assert dsns.for_driver(dsn) == given
+    assert hosts_of_dsns.for_driver(dsn) == given
 
 
 def test_hosts_in_brackets_are_shown_as_they_were_given() -> None:

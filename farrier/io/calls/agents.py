@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import msgspec
 
 from farrier.io import codec, statements
-from farrier.io.connections import refusals, session
+from farrier.io.connections import refusals
 from farrier.io.connections.pool import Pool
 from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict, Enrolling, Enrolment, LeasedTask, TaskEnd
 
@@ -43,7 +43,7 @@ class PostgresAgentCalls:
     """Implements `protocols.AgentCalls`."""
 
     def __init__(self, connections: Pool) -> None:
-        self._pool = connections
+        self._fetch = partial(refusals.fetch, connections, no_right=_NO_RIGHT)
 
     async def enroll(self, enrolment: Enrolment) -> Enrolling:
         given = enrolment
@@ -91,8 +91,3 @@ class PostgresAgentCalls:
         evidence = None if end.evidence is None else codec.encode(end.evidence)
         result = None if end.result is None else codec.encode(end.result)
         await self._fetch(_FINISH, bytes.fromhex(key), task, end.lease_token, end.succeeded, result, evidence)
-
-    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        with refusals.translated(no_right=_NO_RIGHT):
-            async with session.borrowed(self._pool) as conn:
-                return await conn.fetch(sql, *arguments)

@@ -1,24 +1,26 @@
-"""Connects to the first host of a DSN that accepts the session.
+"""Splits a DSN, and connects to the first of its hosts that accepts the session.
 
-Module `pool` uses this module for every connection. The driver has one time limit for all hosts of a DSN together, so a
-host that vanished uses up the time of the hosts after it. In this module, each host has a separate time limit, and the
-host that accepted the last session is tried first, unless a session there has ended since. A host accepts the session
-only if it fits the DSN's `target_session_attrs`.
+Module `pool` uses this module for every connection; `wiring` uses the class `Renewable` for a DSN from a file. The
+driver has one time limit for all hosts of a DSN together, so a host that vanished uses up the time of the hosts after
+it. In this module, each host has a separate time limit, and the host that accepted the last session is tried first,
+unless a session there has ended since. A host accepts the session only if it fits the DSN's `target_session_attrs`.
+
+A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some Pythons (Debian 12's 3.11, and the next
+releases) accepts brackets only around a single host. This module only splits the DSN; the driver interprets it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import asyncpg
 import msgspec
-
-from farrier.io.connections import dsn as dsns
 
 # The server refuses a setting of the session: the driver sends every key of the DSN that it does not know as a setting.
 REFUSED_SETTINGS = (
@@ -36,6 +38,27 @@ DEFINITE = (
 ELSEWHERE = (OSError, asyncpg.PostgresError, asyncpg.InternalClientError)
 
 _DEFAULT_PORT = "5432"
+_AUTHORITY = re.compile(r"(?P<scheme>[A-Za-z]+://)(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?P<rest>.*)", re.DOTALL)
+
+
+class Renewable(str):
+    """A DSN whose file may change while the process runs. As a text, the object is the DSN that was read at the start;
+    `present` is the DSN that the last connection used."""
+
+    __slots__ = ("_read", "present")
+    _read: Callable[[], Awaitable[str]]
+    present: str
+
+    @classmethod
+    def of(cls, dsn: str, read: Callable[[], Awaitable[str]]) -> Renewable:
+        made = cls(dsn)
+        made._read, made.present = read, dsn
+        return made
+
+    async def renewed(self) -> str:
+        """Return the DSN for a new connection."""
+        self.present = await self._read()
+        return self.present
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -59,7 +82,7 @@ class Hosts:
 
     def _use(self, dsn: str) -> None:
         self._present = dsn
-        self._dsn = dsns.for_driver(dsn)
+        self._dsn = for_driver(dsn)
         self._hosts = listed(dsn)
         self._first = 0
 
@@ -67,7 +90,7 @@ class Hosts:
         """Open a connection to the first host that accepts the session. `options` are the options of `asyncpg.connect`;
         their `timeout` is the time limit of one host. Raises NoHostServes or, if the DSN names only one host, the
         driver's errors."""
-        if isinstance(self._given, dsns.Renewable) and (present := await self._given.renewed()) != self._present:
+        if isinstance(self._given, Renewable) and (present := await self._given.renewed()) != self._present:
             self._use(present)
         dsn, hosts, first = self._dsn, self._hosts, self._first  # another connection may replace them meanwhile
         if not hosts:
@@ -99,6 +122,33 @@ class Hosts:
             self._first = (place + 1) % len(hosts)
 
 
+def present(dsn: str) -> str:
+    """Return the DSN that the last connection used."""
+    return dsn.present if isinstance(dsn, Renewable) else dsn
+
+
+def split(dsn: str) -> SplitResult:
+    """Return the result of `urlsplit`, including the hosts. Raises ValueError for a text that is not a URL."""
+    found = _AUTHORITY.fullmatch(dsn)
+    if found is None or "[" not in found["hosts"]:
+        return urlsplit(dsn)
+    login = found["login"] or ""
+    without = urlsplit(f"{found['scheme']}{login}{found['rest']}")
+    return without._replace(netloc=login + found["hosts"])
+
+
+def for_driver(dsn: str) -> str:
+    """Return an equivalent DSN. If the driver's `urlsplit` would refuse the hosts in the authority, they are moved to
+    the query."""
+    parts = split(dsn)
+    login, at, hosts = parts.netloc.rpartition("@")
+    if "[" not in hosts or "," not in hosts:
+        return dsn
+    # The hosts of the authority take precedence over the query's host and port.
+    kept = [item for item in parts.query.split("&") if item and item.partition("=")[0] not in ("host", "port")]
+    return f"{parts.scheme}://{login}{at}{parts.path}?{'&'.join([*kept, f'host={hosts}'])}"
+
+
 def reason_of_failure(failure: Exception) -> str:
     """Return why a connection could not be opened."""
     if isinstance(failure, TimeoutError) and not str(failure):  # the driver's error for its time limit has no text
@@ -110,7 +160,7 @@ def listed(dsn: str) -> tuple[Host, ...]:
     """Return the hosts that a DSN or PGHOST lists. The result is empty for a single host, and for an invalid list,
     which the driver refuses."""
     try:
-        parts = dsns.split(dsn)
+        parts = split(dsn)
         options = dict(parse_qsl(parts.query))
         inside = parts.netloc.rpartition("@")[2]
         names = (inside or options.get("host") or os.environ.get("PGHOST", "")).split(",")

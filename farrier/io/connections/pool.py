@@ -27,8 +27,16 @@ import structlog
 from typing_extensions import override
 
 from farrier import errors
-from farrier.io.connections import dsn as dsns
-from farrier.io.connections.hosts import DEFINITE, ELSEWHERE, REFUSED_SETTINGS, Hosts, reason_of_failure
+from farrier.io.connections.hosts import (
+    DEFINITE,
+    ELSEWHERE,
+    REFUSED_SETTINGS,
+    Hosts,
+    for_driver,
+    present,
+    reason_of_failure,
+    split,
+)
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -166,9 +174,9 @@ async def require_valid(dsn: str) -> None:
     """Raise ConfigError for a DSN that `connect` would refuse before it reaches a server. Connects to no server."""
 
     async def attempt() -> None:
-        if not _HOSTS.fullmatch(dsns.split(dsn).netloc.rpartition("@")[2]):
+        if not _HOSTS.fullmatch(split(dsn).netloc.rpartition("@")[2]):
             raise ValueError
-        await asyncpg.connect(dsns.for_driver(dsn), host=_NOWHERE, port=min(_PORTS))
+        await asyncpg.connect(for_driver(dsn), host=_NOWHERE, port=min(_PORTS))
 
     with suppress(errors.DatabaseUnreachable):
         await _until_reachable(attempt, dsn, patience=timedelta(0), advice=_FOR_KEYS)
@@ -211,7 +219,7 @@ async def open_pool(
 def redacted(dsn: str) -> str:
     """Return the DSN in a form that may be shown: user, hosts and database, but never a password."""
     try:
-        parts = dsns.split(dsns.present(dsn))
+        parts = split(present(dsn))
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return _UNREADABLE
@@ -230,7 +238,7 @@ def _require_root(dsn: str, where: str) -> None:
     report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
     if where == _UNREADABLE:
         return
-    query = dict(parse_qsl(dsns.split(dsns.present(dsn)).query))
+    query = dict(parse_qsl(split(present(dsn)).query))
     mode = query.get("sslmode") or os.environ.get("PGSSLMODE", "")
     named = query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
     file = named or os.path.expanduser(_USUAL_ROOT)
@@ -253,7 +261,7 @@ def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
 def _check_ports(dsn: str, where: str) -> None:
     """Refuse an invalid port, because the driver passes it to the event loop, which crashes or truncates it."""
     try:
-        parts = dsns.split(dsn)
+        parts = split(dsn)
         query = parse_qsl(parts.query)
     except ValueError:
         return  # the driver reports this, too

@@ -39,17 +39,19 @@ _NO_RIGHT_HINT = (
 
 
 @asynccontextmanager
-async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
+async def borrowed(connections: Pool, *, no_right: str = _NO_RIGHT_HINT) -> AsyncIterator[Connection]:
     """Do the same as `session.borrowed`, for client commands: a refusal is raised as `RefusedByModel` or
-    `MalformedRequest`."""
-    with translated():
+    `MalformedRequest`. `no_right` is the hint for a missing right."""
+    with translated(no_right=no_right):
         async with session.borrowed(connections) as conn:
             yield conn
 
 
-async def fetch(connections: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+async def fetch(
+    connections: Pool, statement: str, *arguments: Any, no_right: str = _NO_RIGHT_HINT
+) -> list[asyncpg.Record]:
     """Run one statement of a client command."""
-    async with borrowed(connections) as conn:
+    async with borrowed(connections, no_right=no_right) as conn:
         return await conn.fetch(statement, *arguments)
 
 
