@@ -48,9 +48,10 @@ async def sync(conn: Connection) -> None:
     async with conn.transaction():
         for table, rows in _model().items():
             await _replace(conn, table, rows)
-        await conn.execute(_OWN_TABLE, *_own_table())
-        await conn.execute(_MAKE_SHARDS, node_spec.SPEC.name)
-        await sync_kinds(conn, (node_spec.SPEC, *BUILT_IN))
+        of_nodes = node_spec.SPEC
+        await conn.execute(_OWN_TABLE, of_nodes.name, of_nodes.relation, f"status <> '{NodeStatus.DELETED}'", "name")
+        await conn.execute(_MAKE_SHARDS, of_nodes.name)
+        await sync_kinds(conn, (of_nodes, *BUILT_IN))
         if await conn.fetchval(_CONSTANTS, *_constants()):
             await conn.execute(_DERIVE_IDENTITIES)
         await conn.execute(_DEFAULT_SETTINGS, *_settings(NodeConfig()))
@@ -131,11 +132,6 @@ _OF_KIND: Mapping[str, Callable[[KindSpec], Rows]] = {
     "kind_states": _states_of,
     "kind_actions": _actions_of,
 }
-
-
-def _own_table() -> tuple[str, ...]:
-    """Return (kind, table, SQL condition for a row that has not ended, column of names)."""
-    return node_spec.SPEC.name, node_spec.SPEC.relation, f"status <> '{NodeStatus.DELETED}'", "name"
 
 
 def _model() -> dict[str, Rows]:
