@@ -225,8 +225,7 @@ class Controller:
         return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
-        """Give back the closing shards that have no running work. Interrupt the steps of shards that close for too
-        long."""
+        """Give back the closing shards without running work. Interrupt the steps of shards that close for too long."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
         for (kind, shard), since in self._own.closing.items():
@@ -272,8 +271,7 @@ class Controller:
             self._collapse_at = now + _COLLAPSE_EVERY
 
     async def _try_kinds(self) -> None:
-        """Find out which kinds this process can run. If the process may not read the tables of a kind, it takes no
-        shards of this kind."""
+        """Find out which kinds this process can run. It takes no shards of a kind whose tables it may not read."""
         now = self._clock.monotonic()
         if now < self._kinds_at or len(self._own.kinds) == len(self._loops):
             return
@@ -299,8 +297,7 @@ class Controller:
             _log.warning("shards.lost", shards=len(lost))
 
     async def _give_up(self) -> None:
-        """Give all shards back, because the database's replies are too late. Another controller may reach the database
-        faster."""
+        """Give all shards back: replies are too late, and another controller may reach the database faster."""
         held = list(self._own.held)
         await self._leave()
         self._lose(held)  # even if the statements failed
@@ -340,8 +337,7 @@ class Controller:
             self._nudge.set()
 
     async def _watch(self) -> NoReturn:
-        """Cancel all steps when this process may no longer act, because it could not renew its row in time. Runs until
-        cancelled."""
+        """Cancel all steps when this process may no longer act, because its row was not renewed in time."""
         might = False
         while True:
             may = self._host.may_act()

@@ -252,8 +252,7 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_load.wait()
 
     async def _run_batch(self, entries: Sequence[AgendaEntry[R]], finished: list[Ended[R]]) -> None:
-        """Run each resource one time over a fresh snapshot. Runs that have something to write are added to
-        `finished`."""
+        """Run each resource one time over a fresh snapshot. Adds runs that have something to write to `finished`."""
         loaded = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("load.failed", kind=self.kind, rows=len(entries), error=error)
@@ -389,8 +388,7 @@ class Loop(Generic[R, S, W, V]):
                     await self._commit_together(self._locked.take(self._host.config.batch))
 
     async def _commit_together(self, batch: Sequence[Ended[R]]) -> None:
-        """Commit these runs, and publish their results. A cancellation does not interrupt the commit; a time limit
-        does."""
+        """Commit these runs, and publish their results. Only a time limit interrupts the commit, no cancellation."""
         # The shard may have been lost since the run, and this process may own it again under another epoch.
         batch = [each for each in batch if each[0].phase is Phase.COMMITTING]
         if not batch:

@@ -41,8 +41,7 @@ class OwnershipPlan(msgspec.Struct, frozen=True):
 
 
 class _ControllerRead(msgspec.Struct):
-    """The last read of a controller's row. `unchanged` is the number of seconds since the counter of renewals last
-    changed, as far as this observer has seen."""
+    """The last read of a controller's row. `unchanged`: the observed seconds since its renewals last changed."""
 
     controller: ControllerRow
     unchanged: float

@@ -117,8 +117,7 @@ class Publisher(Generic[R, S]):
 
 
 def _seconds_in_source(move: Move, result: CommitResult) -> float | None:
-    """Return how long the resource was in the source state, from commit to commit, by the database's clock. The time is
-    never negative, even if the clock was set back."""
+    """Return the time in the source state, from commit to commit; never negative, even if the clock was set back."""
     if move.since is None or result.at is None:
         return None
     return max(0.0, (result.at - move.since).total_seconds())

@@ -285,8 +285,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, record, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W] | Update[S, W]:
-        """Return the run that commits the outcome or the error of a step, or the update if it only confirms the
-        snapshot."""
+        """Return the run that commits the result of a step, or the update if it only confirms the snapshot."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -314,8 +313,7 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """Return the run of a failed step. This run commits the state of `kept` and its writes, and records the error of
-    `failed`."""
+    """Return the run of a failed step: it commits the state and writes of `kept`, and the error of `failed`."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

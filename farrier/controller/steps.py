@@ -190,8 +190,7 @@ class Steps(Generic[R, S, W, V]):
             await anyio.sleep(_PAUSE if marked is None else _MARK_EVERY)
 
     async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
-        """Write and remove marks. Returns the resources that were marked; resources of lost shards are not marked.
-        Returns None if the statement failed."""
+        """Write and remove marks. Returns the marked resources, none of lost shards; None if the statement failed."""
         async with self._marking:
             self._removing, self._ended = self._ended, set()
             own, ids = self._host.ownership, {*begun, *self._removing}
@@ -246,8 +245,7 @@ class Steps(Generic[R, S, W, V]):
             self._call()
 
     def _nothing_done(self, plan: Acting[R, S, W, V]) -> None:
-        """Load and run the resource again, because its step had no effect. If the run had to recover from an earlier
-        step, the next run must recover from that step."""
+        """Run the resource again: its step had no effect. A recovery from an earlier step is repeated, too."""
         self.ended(plan.entry, plan.turn.recovers)
         self._agenda.requeue(plan.entry)
 

@@ -155,8 +155,7 @@ class Listener:
 
 
 def _id(text: str) -> int:
-    """Parse an ID. Raises ValueError for a text that is not an ID. An ID larger than a bigint is refused, because every
-    load that contains it would fail."""
+    """Parse an ID. Raises ValueError, also for an ID above bigint, with which every load would fail."""
     id_ = int(text)
     if not 0 < id_ <= LARGEST_ID:
         raise ValueError(text)

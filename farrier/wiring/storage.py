@@ -93,8 +93,7 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
 
 
 async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """Return the configuration with its DSN resolved, or with the directory of the embedded server if it uses this
-    server. Raises ConfigError."""
+    """Return the configuration with its DSN, or the directory of the embedded server. Raises ConfigError."""
     if config.dsn or config.embedded:
         return await located(config)
     return msgspec.structs.replace(config, embedded=str(default_directory()))
@@ -211,8 +210,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
 
 
 async def _api_token(store: Credentials, reference: str) -> str:
-    """Return the current secret of `http.bearer_token`. Raises `CredentialError`, also for a token that a client could
-    guess."""
+    """Return the present secret of `http.bearer_token`. Raises CredentialError, also if it could be guessed."""
     token = await store.token(reference)
     if len(token) < _SHORTEST_TOKEN:
         expected = f"expected a token of at least {_SHORTEST_TOKEN} characters, such as from openssl rand -hex 32"

@@ -147,8 +147,7 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
 
 
 class _TracedRequests(ServiceObserver):
-    """An observer that records each request as a span when the request has ended. This span is a child of the step's
-    span."""
+    """An observer that records each request, when it has ended, as a child span of its step."""
 
     def __init__(self, inner: ServiceObserver, tracer: Tracer) -> None:
         self._inner = inner

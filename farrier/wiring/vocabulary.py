@@ -114,8 +114,7 @@ def _http(failures: Failures[Any], operations: Iterable[StrEnum]) -> dict[str, t
 
 
 def _check_names(words: Mapping[str, KindWords]) -> None:
-    """Raise ConfigError if two kinds have metrics of the same name. Example: metric b_c of kind a, and metric c of kind
-    a_b."""
+    """Raise ConfigError if two kinds have metrics of one name, as b_c of kind a and c of kind a_b."""
     of: dict[str, str] = {}
     for kind, each in words.items():
         for own in each.metrics:
@@ -143,8 +142,7 @@ def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
 
 
 def _failures() -> OwnMetric:
-    """Return the label values of failures: for each stage, the failures that may occur in it, and the failures of a
-    workflow that has not begun."""
+    """Return the label values of failures: by stage, and those of a workflow that has not begun."""
     series = tuple(
         (str(workflow), str(stage), str(failure))
         for workflow, by_stage in failures.POSSIBLE.items()

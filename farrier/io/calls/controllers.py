@@ -100,8 +100,7 @@ class PostgresControllers:
         return Woken(floor, now, wakes, loud, many)
 
     async def _recognise(self) -> int | None:
-        """If the database was restored from a backup, hold every resource, and return their number. This may take
-        longer than the time limit of other statements."""
+        """Hold every resource of a restored database, and return their number; takes longer than other statements."""
         try:
             async with session.borrowed(self._pool) as conn:
                 held: int | None = await conn.fetchval(_RECOGNISE, timeout=_RECOGNISE_SECONDS)

@@ -163,8 +163,7 @@ def _foreseen(verdict: str | None, reason: str | None) -> Foreseen | None:
 
 
 class _Bell:
-    """Sets event `rung` for every notification of an answer. Clients that wait at the same time share one
-    connection."""
+    """Sets event `rung` for every notification of an answer. All clients that wait share one connection."""
 
     def __init__(self, dsn: str, *, pgbouncer: bool) -> None:
         self.rung = anyio.Event()

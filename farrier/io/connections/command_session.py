@@ -96,8 +96,7 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
 
 
 def _require_directory(config: DatabaseConfig) -> None:
-    """Refuse a directory that does not exist: its name may be misspelt, and a client command must not create a
-    database."""
+    """Refuse a directory that does not exist: its name may be misspelt, and clients create no database."""
     if not config.dsn and config.embedded and not os.path.isdir(config.embedded):
         wheel_binaries()  # if the extra is missing, this error is reported first
         raise ConfigError(
@@ -106,8 +105,7 @@ def _require_directory(config: DatabaseConfig) -> None:
 
 
 def _usual_directory() -> Path:
-    """Return the daemon's default directory. Raises ConfigError if the daemon has not run there, because a client
-    command must not create a database."""
+    """Return the daemon's default directory. Raises ConfigError where no daemon ran: clients create no database."""
     usual = default_directory()
     if not usual.is_dir():
         raise ConfigError(

@@ -145,8 +145,7 @@ class EmbeddedServer:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """Hold the lock under which only one process at a time creates, starts or stops the server. If a process dies,
-        the kernel releases its lock."""
+        """Let one process at a time create, start or stop the server. The lock ends with its process."""
         with self._usable():
             lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

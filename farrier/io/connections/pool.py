@@ -132,8 +132,7 @@ UNHURRIED = Timeouts(statement=None)
 
 
 class _Pooled(Single):
-    """A connection that skips the driver's reset query, which would be a round trip for each release. Open transactions
-    are still ended."""
+    """A connection without the reset query, a round trip for each release. Open transactions are still ended."""
 
     @override
     def get_reset_query(self) -> str:

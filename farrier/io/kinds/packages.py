@@ -108,8 +108,7 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
 
 
 async def _make(conn: Connection, kind: Installable) -> bool:
-    """Create the kind's table with the kind's SQL, unless the table was kept when the kind was removed. Returns whether
-    the kind was new."""
+    """Create the kind's table, unless it was kept at a removal. Returns whether the kind was new."""
     spec = kind.spec
     known = await conn.fetchrow(_KIND, spec.name)
     if known is not None and known["relation"] is None:
@@ -145,8 +144,7 @@ async def _run(conn: Connection, kind: Installable) -> None:
 
 @contextmanager
 def _refusals(text: str = "") -> Iterator[None]:
-    """Raise refusals of the database as errors of the model. Lock conflicts are raised unchanged, because `patiently`
-    handles them."""
+    """Raise refusals as errors of the model, and lock conflicts, which `patiently` handles, unchanged."""
     try:
         yield
     except LOCKED:

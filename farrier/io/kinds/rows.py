@@ -134,8 +134,7 @@ class ResourceRows(Generic[R, W]):
         return changes
 
     def _section(self, write: W) -> tuple[str, Mapping[str, Any]]:
-        """Return the section of a write, and the write's fields in this section. Raises TypeError for an unknown
-        write."""
+        """Return the section of a write, and the write's fields in it. Raises TypeError for an unknown write."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
         if self._own_section is not None:

@@ -205,8 +205,7 @@ class PostgresStateIO(Generic[R, S, W]):
     async def _commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patience: str, again: bool = False
     ) -> dict[int, CommitResult]:
-        """Commit the batch in one call, or in several calls if the database refuses it. `again` is set for the retry
-        after a transient error."""
+        """Commit the batch, in several calls if it is refused. `again` is set for the retry after a transient error."""
         try:
             return await self._call(runs, controller, patience=patience)
         except DatabaseUnreachable as lost:  # also if only the reply is lost

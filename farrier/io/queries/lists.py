@@ -314,8 +314,7 @@ class PostgresQueries:
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """A page of history: the matching changes, the number of examined changes, and the key of the last examined
-    change."""
+    """A page of history: the matching changes, how many were examined, and the key of the last of these."""
 
     changes: tuple[HistoryEntry, ...]
     looked: int

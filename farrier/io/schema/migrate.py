@@ -238,8 +238,7 @@ async def version(conn: Connection) -> int:
 
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
-    """Record in a row that this session is the migrator. An advisory lock is not used, because any login could then
-    block an upgrade."""
+    """Record in a row that this session migrates. With an advisory lock, any login could block an upgrade."""
     while not await conn.fetchval(_TABLE_EXISTS, "farrier.migrator"):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
@@ -304,7 +303,6 @@ async def _refuse_other(conn: Connection, wanted: Schema, applied: Mapping[int, 
 
 
 def _parts(release: str) -> tuple[int, ...]:
-    """Return the numbers of a release as a tuple, so that releases can be compared. A release candidate has the numbers
-    of the final release."""
+    """Return the numbers of a release, for comparisons. A candidate has those of the final release."""
     found = _NUMBERS.match(release)
     return tuple(map(int, found.group().split("."))) if found else ()

@@ -368,14 +368,12 @@ class _Work:
         return [(row["kind"], row["name"]) for row in rows]
 
     async def _there(self, kind: ObjectKind, name: str) -> dict[str, str]:
-        """Return the objects with this name, each with the ctid of its row. The ctid changes when the row is
-        written."""
+        """Return the objects with this name, each with the ctid of its row, which changes when the row is written."""
         return {row["identity"]: row["place"] for row in await self._conn.fetch(_IDENTITIES, kind, name)}
 
 
 async def _detach_kinds(conn: Connection) -> None:
-    """Drop the triggers that make_kind created for tables of kinds, because a changed make_kind may create other
-    triggers."""
+    """Drop the triggers that make_kind created for kinds, because a changed make_kind may create others."""
     for row in await conn.fetch(_TRIGGERS_OF_KINDS):
         await conn.execute(row["drop"])
 

@@ -126,8 +126,7 @@ async def plan(conn: Connection, *, schema: Schema | None = None) -> MigrationPl
 
 
 async def _require_roles(conn: Connection) -> None:
-    """Raise RefusedByModel if the migration could not create the missing roles. Creates them only in a transaction that
-    is rolled back."""
+    """Raise RefusedByModel if the migration could not create the missing roles; rolls their creation back."""
     attempt = conn.transaction()
     await attempt.start()
     try:

@@ -105,8 +105,7 @@ class _Order:
         return [each for each in self._schema.objects if each.kind is kind and each.topic == topic]
 
     def _placing(self, each: TableFile | SchemaObject) -> Iterator[TableFile | SchemaObject]:
-        """Yield first the objects that `each` needs, and then `each` itself. Objects that were already placed are
-        skipped."""
+        """Yield the objects that `each` needs, and then `each`, without those that were already placed."""
         if each in self._placed:
             return
         self._placed.add(each)
