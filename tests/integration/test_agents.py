@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -59,10 +60,12 @@ async def give_task(conn: Connection, node: int, type_: TaskType = TaskType.DRAI
         return task
 
 
-async def until(conn: Connection, query: str, *arguments: Any) -> None:
-    """Return once the query returns true; the test's own timeout is the limit."""
-    while not await conn.fetchval(query, *arguments):
-        await again.later()
+@asynccontextmanager
+async def running(agents: SimulatedAgents | Installations) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as living:
+        living.start_soon(agents.run)
+        yield
+        living.cancel_scope.cancel()
 
 
 async def test_a_token_enrolls_a_simulated_agent_once(api: AgentsClient, conn: Connection) -> None:
@@ -79,36 +82,30 @@ async def test_an_agent_ends_when_another_one_has_enrolled(api: AgentsClient, co
     agents = SimulatedAgents(api, AT_ONCE)
     await agents.enroll(named("gpu-1"))
     await api.enroll(await conn.fetchval("SELECT farrier.issue_bootstrap('gpu-1')"), {})
-    async with anyio.create_task_group() as living:
-        living.start_soon(agents.run)
+    async with running(agents):
         while len(agents):
             await again.later()
-        living.cancel_scope.cancel()
 
 
-async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: AgentsClient, conn: Connection) -> None:
+async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: AgentsClient, conn: Connection, db: pg.Database) -> None:
     mine, other = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     task, others_task = await give_task(conn, mine), await give_task(conn, other)
     agents = SimulatedAgents(api, AT_ONCE)
     await agents.enroll(named("gpu-1"))
-    async with anyio.create_task_group() as living:
-        living.start_soon(agents.run)
-        await until(conn, "SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
-        living.cancel_scope.cancel()
+    async with running(agents):
+        await db.until("SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
     assert await conn.fetchval("SELECT claimed_by FROM farrier.node_tasks WHERE id = $1", task) == "agent of gpu-1"
     assert await conn.fetchval("SELECT status FROM farrier.node_tasks WHERE id = $1", others_task) == "queued"
 
 
 async def test_the_evidence_of_an_erasure_names_every_disk_that_the_facts_name(
-    api: AgentsClient, conn: Connection
+    api: AgentsClient, conn: Connection, db: pg.Database
 ) -> None:
     task = await give_task(conn, await register(conn, "gpu-1"), TaskType.CLEANUP_STORAGE)
     agents = SimulatedAgents(api, AT_ONCE)
     await agents.enroll(named("gpu-1"), "gpu-1")
-    async with anyio.create_task_group() as living:
-        living.start_soon(agents.run)
-        await until(conn, "SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
-        living.cancel_scope.cancel()
+    async with running(agents):
+        await db.until("SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
     named_in = "SELECT array_agg(x ->> 'serial' ORDER BY x ->> 'serial') FROM jsonb_array_elements"
     disks = await conn.fetchval(f"{named_in}((SELECT facts -> 'disks' FROM farrier.node_agents)) x")
     erased = await conn.fetchval(
@@ -119,7 +116,7 @@ async def test_the_evidence_of_an_erasure_names_every_disk_that_the_facts_name(
 
 
 async def test_the_agent_of_an_installation_reports_the_machine_and_the_disks_that_its_region_found(
-    api: AgentsClient, conn: Connection
+    api: AgentsClient, conn: Connection, db: pg.Database
 ) -> None:
     name = name_of(1)
     await register(conn, name)
@@ -130,12 +127,10 @@ async def test_the_agent_of_an_installation_reports_the_machine_and_the_disks_th
     machine = Machine(system_id=region.next_system_id(), hostname=name, status=Status.DEPLOYING, user_data=user_data)
     region.keep(machine)
     components.look(region, machine)
-    async with anyio.create_task_group() as living:
-        living.start_soon(installs.run)
+    async with running(installs):
         await again.later()
         region.move(machine, Status.DEPLOYED)
-        await until(conn, "SELECT EXISTS (SELECT FROM farrier.node_agents)")
-        living.cancel_scope.cancel()
+        await db.until("SELECT EXISTS (SELECT FROM farrier.node_agents)")
     reported = await conn.fetchval(
         "SELECT jsonb_path_query_array(facts, '$.disks[*].serial')::text FROM farrier.node_agents"
     )
@@ -147,7 +142,7 @@ async def test_the_agent_of_an_installation_reports_the_machine_and_the_disks_th
     assert hardware["system_serial"] == await conn.fetchval("SELECT serial FROM farrier.node_agents")
 
 
-async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: AgentsClient, conn: Connection) -> None:
+async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: AgentsClient, conn: Connection, db: pg.Database) -> None:
     silent, loud = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     off: set[str] = set()
     agents = SimulatedAgents(api, AT_ONCE, silent=off)
@@ -158,15 +153,13 @@ async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: A
     fell_silent_at = await conn.fetchval(last, silent)
     tasks = [await give_task(conn, node) for node in (silent, loud)]
     done = "SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1"
-    async with anyio.create_task_group() as living:
-        living.start_soon(agents.run)
-        await until(conn, done, tasks[1])
-        await until(conn, f"SELECT ({last}) > $2", loud, await conn.fetchval("SELECT farrier.now()"))
+    async with running(agents):
+        await db.until(done, tasks[1])
+        await db.until(f"SELECT ({last}) > $2", loud, await conn.fetchval("SELECT farrier.now()"))
         assert await conn.fetchval(last, silent) == fell_silent_at
         assert not await conn.fetchval(done, tasks[0])
         off.discard("gpu-1")
-        await until(conn, done, tasks[0])
-        living.cancel_scope.cancel()
+        await db.until(done, tasks[0])
 
 
 async def test_a_renewed_task_is_kept_and_an_expired_one_is_lost_to_a_new_lease(

@@ -8,7 +8,7 @@ import re
 
 import anyio
 
-from tests.integration.test_documentation import daemon, psql, until, until_status
+from tests.integration.test_documentation import daemon, psql, until_status
 from tests.support import pages, pg
 from tests.support.door import door_on
 
@@ -45,7 +45,7 @@ class Shell:
 async def test_the_calls_in_sql_enrol_an_agent_and_finish_its_task(db: pg.Database) -> None:
     async with daemon(db.dsn), psql(db.dsn) as prompt:
         token = (await prompt.type(ONBOARDED)).splitlines()[-1]
-        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+        await db.until("SELECT status <> 'pending' FROM farrier.intents")
         await prompt.type("SET ROLE farrier_agent;")
         await prompt.type(BLOCKS["sql: enrol"].replace("fbt_…", token))
         await until_status(db, "active")

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 import farrier
 from farrier.io.calls.doors import PostgresDoor
+from farrier.io.connections.pool import Connection
 from farrier.model.loop.doors import DoorKind
 from tests.support import again, pg
 
@@ -100,8 +101,7 @@ async def test_a_login_cannot_fill_the_table(db: pg.Database) -> None:
 
 
 @pytest.mark.parametrize(("name", "release"), [("", "1"), ("a b", "1"), ("x" * 254, "1"), ("a", ""), ("\x1b[2J", "1")])
-async def test_a_malformed_name_or_release_is_refused(db: pg.Database, name: str, release: str) -> None:
-    async with db.connect() as conn:
-        with pytest.raises(pg.PostgresError, match="a door needs") as refused:
-            await conn.execute("SELECT farrier.pulse_agents_door($1, $2, $3, false)", uuid4(), name, release)
-        assert refused.value.sqlstate == "FR400"
+async def test_a_malformed_name_or_release_is_refused(conn: Connection, name: str, release: str) -> None:
+    with pytest.raises(pg.PostgresError, match="a door needs") as refused:
+        await conn.execute("SELECT farrier.pulse_agents_door($1, $2, $3, false)", uuid4(), name, release)
+    assert refused.value.sqlstate == "FR400"

@@ -20,6 +20,11 @@ NOW = timedelta(0)
 SHORT = pool.Timeouts(connect=timedelta(seconds=2), statement=timedelta(seconds=1))
 # The documented limit of a fail-over, from the promotion to the next move.
 FOLLOWED_SECONDS = 15
+DELETED = "SELECT status = 'deleted' FROM farrier.nodes WHERE name = $1"
+SLEEPS_NO_MORE = """
+    SELECT count(*) = 0 FROM pg_stat_activity
+     WHERE datname = current_database() AND state = 'active' AND query LIKE 'SELECT pg_sleep%'
+"""
 
 
 @pytest.mark.full
@@ -29,31 +34,20 @@ async def test_nodes_move_again_within_15_s_of_the_promotion_after_the_primary_v
         async with pair.db.connect() as client:
             await client.execute("SELECT farrier.register_node(name) FROM unnest(ARRAY['gpu-1', 'gpu-2']) name")
         await delete(pair.db, "gpu-1")
-        await until(lambda: is_deleted(pair.db, "gpu-1"))
-        await until(lambda: is_replayed(pair))
+        await pair.db.until(DELETED, "gpu-1")
+        async with pair.db.connect() as primary:
+            written = await primary.fetchval("SELECT pg_current_wal_lsn()::text")
+        await pair.standby.until("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", written)
         await pair.fail_over()
         with anyio.fail_after(FOLLOWED_SECONDS):
             await delete(pair.standby, "gpu-2")
-            await until(lambda: is_deleted(pair.standby, "gpu-2"))
+            await pair.standby.until(DELETED, "gpu-2")
         await until(lambda: is_ready(daemon))
 
 
 async def delete(db: pg.Database, node: str) -> None:
     async with db.connect() as client:
         await client.execute("INSERT INTO farrier.intents (node, action) VALUES ($1, 'delete')", node)
-
-
-async def is_deleted(db: pg.Database, node: str) -> bool:
-    async with db.connect() as conn:
-        deleted: bool = await conn.fetchval("SELECT status = 'deleted' FROM farrier.nodes WHERE name = $1", node)
-        return deleted
-
-
-async def is_replayed(pair: standby.Pair) -> bool:
-    async with pair.db.connect() as primary, pair.standby.connect() as second:
-        written = await primary.fetchval("SELECT pg_current_wal_lsn()::text")
-        there: bool = await second.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", written)
-        return there
 
 
 async def is_ready(daemon: Farrier) -> bool:
@@ -81,9 +75,7 @@ async def test_the_host_that_served_last_is_tried_first(db: pg.Database) -> None
 async def test_where_no_host_serves_the_reason_of_each_is_given(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as dead, proxy.before(db.dsn) as other:
         dead.drop()
-        async with db.connect() as conn:
-            name = await conn.fetchval("SELECT quote_ident(current_database())")
-            await conn.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await db.set_default("default_transaction_read_only", "on")
         with pytest.raises(errors.DatabaseUnreachable) as caught:
             await pool.connect(proxy.one_of(dead, other), patience=NOW, timeouts=SHORT)
     assert f"127.0.0.1:{dead.port}: no connection within the time limit (database.connect_timeout)" in str(caught.value)
@@ -137,29 +129,20 @@ async def test_a_caller_that_gives_up_does_not_leave_its_connection_waiting_for_
 
 
 async def test_a_cancelled_statement_is_stopped_on_a_live_server(db: pg.Database) -> None:
-    async with db.pool(size=1) as opened, db.connect() as watcher:
+    async with db.pool(size=1) as opened:
         with anyio.move_on_after(0.2):
             async with session.borrowed(opened) as conn:
                 await conn.execute("SELECT pg_sleep(3600)")
-        await until(lambda: sleeps_no_more(watcher))
+        await db.until(SLEEPS_NO_MORE)
 
 
 async def test_a_statement_that_timed_out_is_stopped_on_a_live_server(db: pg.Database) -> None:
     opened = await pool.open_pool(db.dsn, size=1, patience=NOW, timeouts=SHORT)
-    async with db.connect() as watcher:
-        with pytest.raises(errors.DatabaseUnreachable, match="time limit"):
-            async with session.borrowed(opened) as conn:
-                await conn.execute("SELECT pg_sleep(3600)")
-        await until(lambda: sleeps_no_more(watcher))
+    with pytest.raises(errors.DatabaseUnreachable, match="time limit"):
+        async with session.borrowed(opened) as conn:
+            await conn.execute("SELECT pg_sleep(3600)")
+    await db.until(SLEEPS_NO_MORE)
     opened.terminate()
-
-
-async def sleeps_no_more(watcher: pool.Connection) -> bool:
-    sleeping: int = await watcher.fetchval(
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND state = 'active' AND query LIKE 'SELECT pg_sleep%'"
-    )
-    return sleeping == 0
 
 
 async def test_connections_to_a_demoted_primary_are_not_used_again(db: pg.Database) -> None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from farrier import config as settings
+from farrier.io.connections.pool import Connection
 from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
@@ -32,7 +33,8 @@ from farrier.model.views.census import AgentHealth, Census, ObservationSource, R
 from farrier.protocols import Queries
 from farrier.wiring import storage
 from farrier.wiring.vocabulary import census_rules, vocabulary
-from tests.support import figures, pg, proxy
+from tests.support import figures, pg, proxy, reading
+from tests.support.figures import Samples, samples, scraped
 
 RULES = Rules(
     limits=Limits({"status.offline": timedelta(hours=2)}),
@@ -51,11 +53,8 @@ BLOCKED = """
     SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
      WHERE d.datname = current_database() AND NOT l.granted
 """
-REMOVE = """
-    UPDATE farrier.nodes SET status = 'deleted' WHERE name = $1
-"""
 
-Samples = dict[tuple[str, tuple[str, ...]], float]
+conn = reading.unguarded
 
 
 class Watch:
@@ -72,19 +71,6 @@ class Watch:
 def process(*, patience: float = 60, give_up_after: float = 60) -> FleetGauges:
     """The gauges of a process that has just started."""
     return FleetGauges(RULES, Watch(), patience=patience, give_up_after=give_up_after)
-
-
-def samples(gauges: FleetGauges) -> Samples:
-    return {
-        (sample.name, tuple(sample.labels.values())): sample.value
-        for family in gauges.collect()
-        for sample in family.samples
-    }
-
-
-async def scraped(gauges: FleetGauges) -> Samples:
-    await gauges.refresh()
-    return samples(gauges)
 
 
 def counts(found: Samples) -> Samples:
@@ -106,11 +92,9 @@ async def replicas(db: pg.Database) -> AsyncIterator[tuple[FleetGauges, ...]]:
 
 
 async def test_three_replicas_and_a_restarted_one_expose_the_same_figures(
-    db: pg.Database, replicas: tuple[FleetGauges, ...]
+    db: pg.Database, conn: Connection, replicas: tuple[FleetGauges, ...]
 ) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(LATE, 7)
+    await conn.execute(LATE, 7)
     told = [await scraped(gauges) for gauges in replicas]
     assert counts(told[0]) == counts(told[1]) == counts(told[2])
     assert {key for key, _ in told[0].items()} == {key for key, _ in told[1].items()}
@@ -122,15 +106,13 @@ async def test_three_replicas_and_a_restarted_one_expose_the_same_figures(
 
 
 async def test_a_deleted_node_is_missing_from_the_next_scrape_of_every_replica(
-    db: pg.Database, replicas: tuple[FleetGauges, ...]
+    conn: Connection, replicas: tuple[FleetGauges, ...]
 ) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(LATE, 2)
-        for gauges in replicas:
-            told = await scraped(gauges)
-            assert (NAMED, ("gpu-1", "node", "node", "quarantined", "")) in told
-        await conn.execute(REMOVE, "gpu-1")
+    await conn.execute(LATE, 2)
+    for gauges in replicas:
+        told = await scraped(gauges)
+        assert (NAMED, ("gpu-1", "node", "node", "quarantined", "")) in told
+    await conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE name = 'gpu-1'")
     for gauges in replicas:
         told = await scraped(gauges)
         assert told["farrier_resources", ("node", "quarantined", "")] == 1
@@ -139,13 +121,14 @@ async def test_a_deleted_node_is_missing_from_the_next_scrape_of_every_replica(
         assert not [labels for name, labels in told if "deleted" in labels]
 
 
-async def test_in_an_outage_the_last_figures_stay_with_the_time_of_their_count(db: pg.Database) -> None:
+async def test_in_an_outage_the_last_figures_stay_with_the_time_of_their_count(
+    db: pg.Database, conn: Connection
+) -> None:
     gauges = process()
     async with AsyncExitStack() as stack:
         async with proxy.before(db.dsn) as between:
             queries = PostgresQueries(await stack.enter_async_context(pg.Database(between.dsn).pool(size=1)))
-            async with figures.counted(gauges, queries), db.connect() as conn:
-                await conn.execute("SET session_replication_role = replica")
+            async with figures.counted(gauges, queries):
                 await conn.execute(LATE, 3)
                 before = await scraped(gauges)
         # The proxy has ended, so the database cannot be reached any more.
@@ -357,30 +340,28 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
 
 
 async def test_a_fleet_in_every_state_has_only_series_that_an_empty_one_has(
-    db: pg.Database, replicas: tuple[FleetGauges, ...]
+    conn: Connection, replicas: tuple[FleetGauges, ...]
 ) -> None:
     empty = set(await scraped(replicas[0]))
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at)
+        SELECT s || '-' || m, s, m, farrier.now() - interval '100 h', farrier.now() - interval '100 h'
+          FROM unnest($1::text[]) s, unnest($2::text[]) m
+        """,
+        list(map(str, layers.STATES[Layer.STATUS])),
+        list(map(str, layers.STATES[Layer.MANAGEMENT])),
+    )
+    for kind, stages in (("onboarding", OnboardingStage), ("decommission", DecommissionStage)):
         await conn.execute(
-            """
-            INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at)
-            SELECT s || '-' || m, s, m, farrier.now() - interval '100 h', farrier.now() - interval '100 h'
-              FROM unnest($1::text[]) s, unnest($2::text[]) m
+            f"""
+            INSERT INTO farrier.node_{kind}s (node_id, mode, status, stage, mode_given_at, failure_class)
+            SELECT 1000000 + row_number() OVER (), 'x', s, t, farrier.now() - interval '100 h', 'timeout'
+              FROM unnest($1::text[]) s, unnest($2::text[]) t
             """,
-            list(map(str, layers.STATES[Layer.STATUS])),
-            list(map(str, layers.STATES[Layer.MANAGEMENT])),
+            list(map(str, layers.STATES[Layer.ONBOARDING])),
+            list(map(str, stages)),
         )
-        for kind, stages in (("onboarding", OnboardingStage), ("decommission", DecommissionStage)):
-            await conn.execute(
-                f"""
-                INSERT INTO farrier.node_{kind}s (node_id, mode, status, stage, mode_given_at, failure_class)
-                SELECT 1000000 + row_number() OVER (), 'x', s, t, farrier.now() - interval '100 h', 'timeout'
-                  FROM unnest($1::text[]) s, unnest($2::text[]) t
-                """,
-                list(map(str, layers.STATES[Layer.ONBOARDING])),
-                list(map(str, stages)),
-            )
     full = await scraped(replicas[0])
     assert {key for key in full if key[0] != NAMED} == empty
     others = {place.kind for place in places_of(BUILT_IN)}  # have tests of their own

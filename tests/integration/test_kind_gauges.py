@@ -19,13 +19,12 @@ from farrier.model.views.resources import WantedResources, clocks_of
 from farrier.wiring.vocabulary import vocabulary
 from tests.support import crates, figures, owners, pg, promtool
 from tests.support.crates import Yard
+from tests.support.figures import Samples
 
 MINUTE = timedelta(minutes=1)
 PACKING, EMPTYING = ("crate", "packing", ""), ("crate", "emptying", "unpack")
 STATES = {PACKING, ("crate", "packed", ""), EMPTYING}
 SLA, NAMED = "farrier_state_sla_seconds", "farrier_resource_above_sla_seconds"
-
-Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 @pytest.fixture
@@ -44,12 +43,7 @@ async def scraped(yard: Yard, limits: Limits | None = None) -> Samples:
     rules = Rules(limits=limits or Limits(), offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=10)
     gauges = FleetGauges(rules, MonotonicClock(), patience=60)
     async with figures.counted(gauges, PostgresQueries(yard.pool)):
-        await gauges.refresh()
-    return {
-        (sample.name, tuple(sample.labels.values())): sample.value
-        for family in gauges.collect()
-        for sample in family.samples
-    }
+        return await figures.scraped(gauges)
 
 
 async def test_every_state_but_the_terminal_one_has_series_before_a_resource_is_in_it(yard: Yard) -> None:

@@ -64,9 +64,8 @@ def documented(kind: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", LOADS)
-async def test_the_page_of_wakes_lists_exactly_the_tables_that_a_load_reads(db: pg.Database, kind: str) -> None:
-    async with db.connect() as conn:
-        assert documented(kind) == await read_by(conn, LOADS[kind])
+async def test_the_page_of_wakes_lists_exactly_the_tables_that_a_load_reads(conn: Connection, kind: str) -> None:
+    assert documented(kind) == await read_by(conn, LOADS[kind])
 
 
 # Tables that releases, settings and operators fill: each has a handful of rows in a fleet of any size.

@@ -24,28 +24,16 @@ TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
 TOY_WITH_NAME = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text);"
 ADD_NAME = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN name text;"
 BROKEN = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN colour text; SELECT 1/0;"
-
-
 FIRST = toys.schema(tables=TOY)
 SECOND = toys.schema(tables=TOY_WITH_NAME, steps=[ADD_NAME])
 BROKEN_SECOND = toys.schema(tables=TOY, steps=[BROKEN])
+conn = toys.conn
 HASTY = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=3)
 
 
 async def columns(conn: Connection) -> list[str]:
-    return [
-        record["column_name"]
-        for record in await conn.fetch(
-            "SELECT column_name FROM information_schema.columns"
-            " WHERE table_schema = 'farrier' AND table_name = 'toy' ORDER BY ordinal_position"
-        )
-    ]
-
-
-async def test_only_missing_steps_are_applied(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        assert (await migrate.migrate(conn, schema=FIRST)).versions == (1,)
-        assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
+    names = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'farrier' AND table_name = 'toy'"
+    return [record[0] for record in await conn.fetch(f"{names} ORDER BY ordinal_position")]
 
 
 async def test_a_migration_that_fails_leaves_nothing_of_itself_and_lets_the_next_migrator_in(
@@ -60,16 +48,15 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself_and_lets_the_next
             assert (await migrate.migrate(other, schema=SECOND)).versions == (2,)
 
 
-async def test_a_failing_mirror_of_the_model_leaves_the_database_as_it_was(empty_db: pg.Database) -> None:
+async def test_a_failing_mirror_of_the_model_leaves_the_database_as_it_was(conn: Connection) -> None:
     async def mirror(conn: Connection) -> None:
         await conn.execute("INSERT INTO farrier.toy VALUES (1)")
         raise errors.InternalError("the model is not what the table wants")
 
-    async with empty_db.connect() as conn:
-        with pytest.raises(errors.InternalError):
-            await migrate.migrate(conn, schema=FIRST, after=mirror)
-        assert (await migrate.check(conn, schema=FIRST)).found == 0
-        assert await columns(conn) == []
+    with pytest.raises(errors.InternalError):
+        await migrate.migrate(conn, schema=FIRST, after=mirror)
+    assert (await migrate.check(conn, schema=FIRST)).found == 0
+    assert await columns(conn) == []
 
 
 MODEL = ("contradictions", "edges", "kind_actions", "kind_layers", "kind_states", "task_types")
@@ -100,42 +87,38 @@ async def test_rows_of_the_model_that_differ_are_written_and_no_others(db: pg.Da
     assert other == {"(barrel,state,full,t,f,,kept)"}, "rows of a kind that is not the program's stay"
 
 
-async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=SECOND)
-        for refused in (migrate.migrate, migrate.check):
-            with pytest.raises(errors.SchemaTooNew, match=r"version 2.*at most 1") as refusal:
-                await refused(conn, schema=FIRST)
-            assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
+async def test_a_schema_of_a_newer_program_is_refused_untouched(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=SECOND)
+    for refused in (migrate.migrate, migrate.check):
+        with pytest.raises(errors.SchemaTooNew, match=r"version 2.*at most 1") as refusal:
+            await refused(conn, schema=FIRST)
+        assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
 
 
-async def test_a_schema_with_functions_of_a_newer_release_is_too_new(empty_db: pg.Database) -> None:
+async def test_a_schema_with_functions_of_a_newer_release_is_too_new(conn: Connection) -> None:
     newer = toys.schema({"function one": "SELECT 1"}, tables=TOY, release="0.10.0")
     older = toys.schema({"function one": "SELECT 2"}, tables=TOY, release="0.9.0")
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=newer)
-        with pytest.raises(errors.SchemaTooNew, match=r"by farrier 0\.10\.0, .*older release; upgrade"):
-            await migrate.migrate(conn, schema=older)
-        assert await conn.fetchval("SELECT farrier.one()") == 1
+    await migrate.migrate(conn, schema=newer)
+    with pytest.raises(errors.SchemaTooNew, match=r"by farrier 0\.10\.0, .*older release; upgrade"):
+        await migrate.migrate(conn, schema=older)
+    assert await conn.fetchval("SELECT farrier.one()") == 1
 
 
-async def test_a_release_counts_as_newer_than_its_candidates(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        for body, release in (("SELECT 1", "1.0.0rc2"), ("SELECT 2", "1.0.0"), ("SELECT 3", "1.0.1.dev4")):
-            await migrate.migrate(conn, schema=toys.schema({"function one": body}, tables=TOY, release=release))
-        assert await conn.fetchval("SELECT farrier.one()") == 3
+async def test_a_release_counts_as_newer_than_its_candidates(conn: Connection) -> None:
+    for body, release in (("SELECT 1", "1.0.0rc2"), ("SELECT 2", "1.0.0"), ("SELECT 3", "1.0.1.dev4")):
+        await migrate.migrate(conn, schema=toys.schema({"function one": body}, tables=TOY, release=release))
+    assert await conn.fetchval("SELECT farrier.one()") == 3
 
 
-async def test_functions_of_another_checkout_of_the_release_require_a_migration(empty_db: pg.Database) -> None:
+async def test_functions_of_another_checkout_of_the_release_require_a_migration(conn: Connection) -> None:
     this = toys.schema({"function one": "SELECT 1"}, tables=TOY)
     other = toys.schema({"function one": "SELECT 2"}, tables=TOY)
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=this)
-        status = await migrate.check(conn, schema=other)
-        with pytest.raises(errors.SchemaMissing, match=r"another version of farrier.*farrier db migrate"):
-            status.require_current()
-        await migrate.migrate(conn, schema=other)
-        (await migrate.check(conn, schema=other)).require_current()
+    await migrate.migrate(conn, schema=this)
+    status = await migrate.check(conn, schema=other)
+    with pytest.raises(errors.SchemaMissing, match=r"another version of farrier.*farrier db migrate"):
+        status.require_current()
+    await migrate.migrate(conn, schema=other)
+    (await migrate.check(conn, schema=other)).require_current()
 
 
 @pytest.mark.parametrize(
@@ -146,18 +129,11 @@ async def test_functions_of_another_checkout_of_the_release_require_a_migration(
     ],
     ids=["migration", "tables"],
 )
-async def test_tables_that_changed_after_they_were_applied_are_refused(empty_db: pg.Database, changed: Schema) -> None:
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=SECOND)
-        for refused in (migrate.migrate, migrate.check):
-            with pytest.raises(errors.SchemaChanged, match="version 2"):
-                await refused(conn, schema=changed)
-
-
-async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=FIRST)
-        assert not await migrate.migrate(conn, schema=toys.schema(tables=f"-- Toys.\n{TOY}"))
+async def test_tables_that_changed_after_they_were_applied_are_refused(conn: Connection, changed: Schema) -> None:
+    await migrate.migrate(conn, schema=SECOND)
+    for refused in (migrate.migrate, migrate.check):
+        with pytest.raises(errors.SchemaChanged, match="version 2"):
+            await refused(conn, schema=changed)
 
 
 @pytest.mark.parametrize(
@@ -170,26 +146,24 @@ async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -
     ids=["before the first release", "a dump without data", "no set"],
 )
 async def test_tables_without_the_migration_record_are_refused_with_the_commands_to_run(
-    empty_db: pg.Database, unrecorded: str
+    conn: Connection, unrecorded: str
 ) -> None:
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=FIRST)
-        await conn.execute(unrecorded)
-        for refused in (migrate.migrate, migrate.check):
-            with pytest.raises(errors.SchemaUnrecorded, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
-                await refused(conn, schema=FIRST)
-        await conn.execute("DROP SCHEMA farrier CASCADE")
-        assert await migrate.migrate(conn, schema=FIRST)
+    await migrate.migrate(conn, schema=FIRST)
+    await conn.execute(unrecorded)
+    for refused in (migrate.migrate, migrate.check):
+        with pytest.raises(errors.SchemaUnrecorded, match=r"DROP SCHEMA farrier CASCADE.*farrier db migrate"):
+            await refused(conn, schema=FIRST)
+    await conn.execute("DROP SCHEMA farrier CASCADE")
+    assert await migrate.migrate(conn, schema=FIRST)
 
 
-async def test_a_missing_schema_and_an_old_one_have_different_messages(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        status = await migrate.check(conn, schema=SECOND)
-        with pytest.raises(errors.SchemaMissing, match=r"has no farrier schema.*farrier db migrate"):
-            status.require_current()
-        await migrate.migrate(conn, schema=FIRST)
-        with pytest.raises(errors.SchemaMissing, match="has schema version 1, but this program requires 2"):
-            (await migrate.check(conn, schema=SECOND)).require_current()
+async def test_a_missing_schema_and_an_old_one_have_different_messages(conn: Connection) -> None:
+    status = await migrate.check(conn, schema=SECOND)
+    with pytest.raises(errors.SchemaMissing, match=r"has no farrier schema.*farrier db migrate"):
+        status.require_current()
+    await migrate.migrate(conn, schema=FIRST)
+    with pytest.raises(errors.SchemaMissing, match="has schema version 1, but this program requires 2"):
+        (await migrate.check(conn, schema=SECOND)).require_current()
 
 
 async def test_the_schema_is_made_on_every_supported_server(every_server: pg.Server) -> None:
@@ -200,17 +174,16 @@ async def test_the_schema_is_made_on_every_supported_server(every_server: pg.Ser
         assert not status.edited
 
 
-async def test_a_user_with_createrole_who_is_no_superuser_can_migrate(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        name = await conn.fetchval("SELECT current_database()")
-        owner = f"owner_of_{name}"
-        await conn.execute(f"CREATE ROLE {owner} CREATEROLE; GRANT CREATE ON DATABASE {name} TO {owner}")
-        await conn.execute(f"SET ROLE {owner}")
-        try:
-            assert (await migrate.migrate(conn, after=catalog.sync)).versions == (migrate.carried().version,)
-            assert not await migrate.migrate(conn, after=catalog.sync)
-        finally:
-            await conn.execute(f"RESET ROLE; DROP OWNED BY {owner}; DROP ROLE {owner}")
+async def test_a_user_with_createrole_who_is_no_superuser_can_migrate(conn: Connection) -> None:
+    name = await conn.fetchval("SELECT current_database()")
+    owner = f"owner_of_{name}"
+    await conn.execute(f"CREATE ROLE {owner} CREATEROLE; GRANT CREATE ON DATABASE {name} TO {owner}")
+    await conn.execute(f"SET ROLE {owner}")
+    try:
+        assert (await migrate.migrate(conn, after=catalog.sync)).versions == (migrate.carried().version,)
+        assert not await migrate.migrate(conn, after=catalog.sync)
+    finally:
+        await conn.execute(f"RESET ROLE; DROP OWNED BY {owner}; DROP ROLE {owner}")
 
 
 async def test_a_migrator_that_is_ended_to_resolve_a_deadlock_tries_again(empty_db: pg.Database) -> None:

@@ -12,10 +12,10 @@ from farrier.io.schema import plan as schema_plan
 from farrier.io.schema.files import Schema, TableFile
 from tests.support import pg, toys
 from tests.support.catalogs import catalogs
-from tests.support.plans import GO_ON, SEEN, STOP, TABLE, planned_and_done, schema
-from tests.support.toys import f, touch, trigger
+from tests.support.toys import GO_ON, SEEN, TABLE, f, planned_and_done, touch, trigger
 
-conn = toys.conn
+conn, schema = toys.conn, toys.of_toy
+STOP = "-- replicas: stop\nALTER TABLE farrier.toy ADD COLUMN colour text"
 
 
 async def test_a_plan_for_an_empty_database_leaves_it_empty(conn: Connection) -> None:

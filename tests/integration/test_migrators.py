@@ -13,19 +13,16 @@ from structlog.testing import capture_logs
 from farrier.io import statements
 from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
+from tests.integration.test_migrate import FIRST, SECOND
 from tests.support import pg, toys
 
-TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"
-ADD_NAME = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN name text;"
+conn = toys.conn
 MIGRATES = """
     UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
       FROM pg_stat_activity a WHERE a.pid = $1
 """
 # The next transaction id. A waiting migrator consumes one each time it checks whether the other has finished.
 TRANSACTIONS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-
-FIRST = toys.schema(tables=TOY)
-SECOND = toys.schema(tables=TOY, steps=[ADD_NAME])
 
 
 async def test_of_twenty_concurrent_migrators_one_migrates_and_none_fails(
@@ -154,9 +151,8 @@ async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) ->
             await conn.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
 
 
-async def test_a_migrator_inserts_its_row_if_it_is_missing(empty_db: pg.Database) -> None:
-    async with empty_db.connect() as conn:
-        await migrate.migrate(conn, schema=FIRST)
-        await conn.execute("TRUNCATE farrier.migrator")
-        with anyio.fail_after(10):
-            assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
+async def test_a_migrator_inserts_its_row_if_it_is_missing(conn: Connection) -> None:
+    await migrate.migrate(conn, schema=FIRST)
+    await conn.execute("TRUNCATE farrier.migrator")
+    with anyio.fail_after(10):
+        assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from farrier.io.connections.pool import Connection
 from farrier.model.duration import parse
 from tests.architecture.sources import ROOT
 from tests.support import pg
@@ -60,21 +61,20 @@ def test_the_rules_use_only_metrics_that_the_exporter_has() -> None:
     assert len(used) > 5
 
 
-async def test_every_rule_is_a_condition_that_the_grant_allows(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute((EXAMPLE / "grant.sql").read_text())
-        await conn.execute("SELECT farrier.register_node('gpu-017')")
-        stated = [rule["labels"] for rule in rules()]
-        reports = [
-            {
-                "node": "gpu-017",
-                "id": each["condition"].replace("{{ $value }}", "79"),
-                "target": each.get("target", "").replace("{{ $labels.UUID }}", "GPU-5e"),
-                "effect": each["effect"],
-            }
-            for each in stated
-        ]
-        assert await report(conn, *reports, monitor="dcgm") == [("taken", None)] * len(stated)
+async def test_every_rule_is_a_condition_that_the_grant_allows(conn: Connection) -> None:
+    await conn.execute((EXAMPLE / "grant.sql").read_text())
+    await conn.execute("SELECT farrier.register_node('gpu-017')")
+    stated = [rule["labels"] for rule in rules()]
+    reports = [
+        {
+            "node": "gpu-017",
+            "id": each["condition"].replace("{{ $value }}", "79"),
+            "target": each.get("target", "").replace("{{ $labels.UUID }}", "GPU-5e"),
+            "effect": each["effect"],
+        }
+        for each in stated
+    ]
+    assert await report(conn, *reports, monitor="dcgm") == [("taken", None)] * len(stated)
 
 
 async def test_the_conditions_of_the_example_are_repeated_before_they_expire(db: pg.Database) -> None:

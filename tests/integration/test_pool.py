@@ -118,10 +118,7 @@ async def test_a_key_of_the_dsn_that_the_server_refuses_is_named_and_not_tried_a
 
 
 async def test_a_statement_timeout_of_the_database_is_named_as_the_cause(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        name = await conn.fetchval("SELECT quote_ident(current_database())")
-        await conn.execute(f"ALTER DATABASE {name} SET statement_timeout = '1ms'")
-    db.leave()  # it is the default of later sessions
+    await db.set_default("statement_timeout", "1ms")
     opened = await pool.open_pool(db.dsn, size=1, patience=pg.PATIENCE)
     with pytest.raises(errors.DatabaseUnreachable, match="statement_timeout of the login or the database"):
         async with refusals.borrowed(opened) as conn:
@@ -153,10 +150,7 @@ async def test_a_session_has_farrier_first_in_its_search_path_and_utc(db: pg.Dat
 
 
 async def test_a_session_is_read_committed_regardless_of_the_default_of_its_database(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        name = await conn.fetchval("SELECT quote_ident(current_database())")
-        await conn.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
-    db.leave()  # it is the default of later sessions
+    await db.set_default("default_transaction_isolation", "serializable")
     async with db.pool(1) as connections:
         assert await connections.fetchval("SHOW transaction_isolation") == "read committed"
 
@@ -228,10 +222,7 @@ async def test_through_pgbouncer_statements_need_no_session(bouncer: str) -> Non
 
 
 async def test_through_pgbouncer_a_session_has_utc_regardless_of_the_default_of_its_database(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        name = await conn.fetchval("SELECT quote_ident(current_database())")
-        await conn.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Tokyo'")
-    db.leave()  # it is the default of later sessions
+    await db.set_default("timezone", "Asia/Tokyo")
     with pgbouncer.before(db.dsn) as dsn:
         opened = await pool.open_pool(dsn, size=1, patience=pg.PATIENCE, pgbouncer=True)
         assert await opened.fetchval("SHOW timezone") == "UTC"

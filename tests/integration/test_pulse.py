@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.io.connections.pool import Connection, Single
+from farrier.io.connections.pool import Connection
 from farrier.io.connections.pulse import PostgresPulse
 from farrier.io.schema import migrate
 from tests.support import pg
-from tests.support.process import replica, until
+from tests.support.process import replica
 
 BACK = timedelta(hours=2)
 HEARTBEAT = "SELECT farrier.heartbeat($1, $2::text::jsonb, $3)"
@@ -30,7 +30,7 @@ COLUMNS = """
 """
 
 
-async def in_the_future(conn: Single) -> list[str]:
+async def in_the_future(conn: Connection) -> list[str]:
     """The columns that hold a time in the future."""
     return [
         f"{column['relation']}.{column['name']}"
@@ -42,7 +42,7 @@ async def in_the_future(conn: Single) -> list[str]:
 OLD = "created_at = farrier.now() - interval '1 day', status_entered_at = farrier.now() - interval '1 day'"
 
 
-async def enrolled(conn: Single, name: str) -> str:
+async def enrolled(conn: Connection, name: str) -> str:
     """Register a node with an agent; returns the agent's key."""
     await conn.execute("SELECT farrier.register_node($1)", name)
     token = await conn.fetchval("SELECT farrier.issue_bootstrap($1)", name)
@@ -80,52 +80,50 @@ async def test_after_the_clock_is_set_back_only_nodes_of_dead_agents_go_offline(
         assert (await daemon.until("clock.mended"))[
             "set_back_by"
         ] > BACK.total_seconds() - A_PULSE_LATER.total_seconds()
-        assert await are_at(conn, "active", list(keys))
+        assert await conn.fetchval("SELECT bool_and(status = 'active') FROM farrier.nodes")
         await db.advance(OFFLINE_AFTER / 2)
         await conn.execute(HEARTBEAT, "living", WELL, keys["living"])
         await db.advance(OFFLINE_AFTER / 2 + A_PULSE_LATER)
-        await until(lambda: are_at(conn, "offline", ["dead"]))
-        assert await are_at(conn, "active", ["living"])
+        await db.until("SELECT status = 'offline' FROM farrier.nodes WHERE name = 'dead'")
+        assert await conn.fetchval("SELECT status FROM farrier.nodes WHERE name = 'living'") == "active"
 
 
-async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        key = await enrolled(conn, "gpu-1")
-        await conn.execute(HEARTBEAT, "gpu-1", WELL, key)
-        await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'delete')")
-        await conn.execute(
-            "INSERT INTO farrier.outcomes (kind, id, at, outcome)"
-            " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
-        )
-        await conn.execute(
-            """
-            INSERT INTO farrier.brakes (site, source, since, counted_at)
-            VALUES ('fra', 'bmc', farrier.now(), farrier.now());
-            INSERT INTO farrier.departures (site, source, node, at, held) VALUES ('fra', 'bmc', 1, farrier.now(), true);
-            INSERT INTO farrier.node_conditions (node, source, id, requested) VALUES (1, 'agent', 'fan', 'note')
-            """
-        )
-        await db.advance(-BACK)
-        assert await in_the_future(conn), "nothing to mend: this test would prove nothing"
-        assert await beat(db) is not None
-        assert await in_the_future(conn) == []
-        assert await beat(db) is None
+async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(db: pg.Database, conn: Connection) -> None:
+    key = await enrolled(conn, "gpu-1")
+    await conn.execute(HEARTBEAT, "gpu-1", WELL, key)
+    await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'delete')")
+    await conn.execute(
+        "INSERT INTO farrier.outcomes (kind, id, at, outcome)"
+        " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
+    )
+    await conn.execute(
+        """
+        INSERT INTO farrier.brakes (site, source, since, counted_at)
+        VALUES ('fra', 'bmc', farrier.now(), farrier.now());
+        INSERT INTO farrier.departures (site, source, node, at, held) VALUES ('fra', 'bmc', 1, farrier.now(), true);
+        INSERT INTO farrier.node_conditions (node, source, id, requested) VALUES (1, 'agent', 'fan', 'note')
+        """
+    )
+    await db.advance(-BACK)
+    assert await in_the_future(conn), "nothing to mend: this test would prove nothing"
+    assert await beat(db) is not None
+    assert await in_the_future(conn) == []
+    assert await beat(db) is None
 
 
-async def test_times_of_future_events_keep_their_distance_from_now(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
-        await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
-        await conn.execute(
-            "INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)"
-            " VALUES ('fra', farrier.now() + interval '1 hour', 'drill', 'me')"
-        )
-        await beat(db)  # a pulse just before the clock is set back
-        await db.advance(-BACK)
-        await beat(db)
-        for table, column in (("bootstrap_tokens", "expires_at"), ("brake_lifts", "until")):
-            left = await conn.fetchval(f"SELECT max({column}) - farrier.now() FROM farrier.{table}")
-            assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
+async def test_times_of_future_events_keep_their_distance_from_now(db: pg.Database, conn: Connection) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
+    await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
+    await conn.execute(
+        "INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)"
+        " VALUES ('fra', farrier.now() + interval '1 hour', 'drill', 'me')"
+    )
+    await beat(db)  # a pulse just before the clock is set back
+    await db.advance(-BACK)
+    await beat(db)
+    for table, column in (("bootstrap_tokens", "expires_at"), ("brake_lifts", "until")):
+        left = await conn.fetchval(f"SELECT max({column}) - farrier.now() FROM farrier.{table}")
+        assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
 
 
 async def test_mended_times_of_a_bmc_age_again_and_its_logins_keep_their_distances(db: pg.Database) -> None:
@@ -154,31 +152,30 @@ async def test_mended_times_of_a_bmc_age_again_and_its_logins_keep_their_distanc
     assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
 
 
-async def test_changed_rows_and_rows_with_a_step_get_a_new_version_and_all_are_enqueued(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        for name in ("recent", "acting", "old"):
-            await conn.execute("SELECT farrier.register_node($1)", name)
-        await conn.execute(
-            "SET session_replication_role = replica;"
-            f"UPDATE farrier.nodes SET {OLD}, management_entered_at = farrier.now() - interval '1 day'"
-            " WHERE name <> 'recent';"
-            "INSERT INTO farrier.marks SELECT gen_random_uuid(), 'node', 1, jsonb_build_object(id,"
-            " jsonb_build_object('step', 'probe', 'begun_at', farrier.now() - interval '1 day'))"
-            " FROM farrier.nodes WHERE name = 'acting';"
-            f"UPDATE farrier.node_onboardings SET {OLD}, stage_entered_at = farrier.now() - interval '1 day'"
-            " WHERE node_id IN (SELECT id FROM farrier.nodes WHERE name <> 'recent');"
-            "SET session_replication_role = origin; DELETE FROM farrier.wakes"
-        )
-        await beat(db)  # a pulse just before the clock is set back
-        await db.advance(-BACK)
-        await beat(db)
-        anew = await conn.fetchval("SELECT array_agg(name ORDER BY name) FROM farrier.nodes WHERE version > 1")
-        woken = await conn.fetchval(
-            "SELECT array_agg(DISTINCT n.name ORDER BY n.name) FROM farrier.wakes w"
-            "  JOIN farrier.nodes n ON n.id = w.resource AND w.kind = 'node'"
-        )
-        assert anew == ["acting", "recent"]
-        assert woken == ["acting", "old", "recent"]
+async def test_changed_rows_and_rows_with_a_step_get_a_new_version_and_all_are_enqueued(db: pg.Database, conn: Connection) -> None:
+    for name in ("recent", "acting", "old"):
+        await conn.execute("SELECT farrier.register_node($1)", name)
+    await conn.execute(
+        "SET session_replication_role = replica;"
+        f"UPDATE farrier.nodes SET {OLD}, management_entered_at = farrier.now() - interval '1 day'"
+        " WHERE name <> 'recent';"
+        "INSERT INTO farrier.marks SELECT gen_random_uuid(), 'node', 1, jsonb_build_object(id,"
+        " jsonb_build_object('step', 'probe', 'begun_at', farrier.now() - interval '1 day'))"
+        " FROM farrier.nodes WHERE name = 'acting';"
+        f"UPDATE farrier.node_onboardings SET {OLD}, stage_entered_at = farrier.now() - interval '1 day'"
+        " WHERE node_id IN (SELECT id FROM farrier.nodes WHERE name <> 'recent');"
+        "SET session_replication_role = origin; DELETE FROM farrier.wakes"
+    )
+    await beat(db)  # a pulse just before the clock is set back
+    await db.advance(-BACK)
+    await beat(db)
+    anew = await conn.fetchval("SELECT array_agg(name ORDER BY name) FROM farrier.nodes WHERE version > 1")
+    woken = await conn.fetchval(
+        "SELECT array_agg(DISTINCT n.name ORDER BY n.name) FROM farrier.wakes w"
+        "  JOIN farrier.nodes n ON n.id = w.resource AND w.kind = 'node'"
+    )
+    assert anew == ["acting", "recent"]
+    assert woken == ["acting", "old", "recent"]
 
 
 async def test_a_node_is_enqueued_after_all_data_of_its_snapshot_are_mended(db: pg.Database) -> None:
@@ -244,13 +241,12 @@ async def test_a_migrator_at_work_stays_the_migrator(db: pg.Database) -> None:
         assert not await migrate.becomes_migrator(other)
 
 
-async def test_a_clock_that_is_not_set_back_mends_nothing(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SELECT farrier.register_node('gpu-1')")
-        for by in (timedelta(0), timedelta(hours=3), -timedelta(seconds=2)):
-            await db.advance(by)
-            assert await beat(db) is None
-        assert await conn.fetchval("SELECT version FROM farrier.nodes") == 1
+async def test_a_clock_that_is_not_set_back_mends_nothing(db: pg.Database, conn: Connection) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    for by in (timedelta(0), timedelta(hours=3), -timedelta(seconds=2)):
+        await db.advance(by)
+        assert await beat(db) is None
+    assert await conn.fetchval("SELECT version FROM farrier.nodes") == 1
 
 
 async def outages(conn: Connection) -> list[tuple[Any, ...]]:
@@ -265,62 +261,51 @@ async def outages(conn: Connection) -> list[tuple[Any, ...]]:
     ("gap", "is_outage"),
     [(timedelta(seconds=9), False), (timedelta(seconds=11), True), (timedelta(hours=1), True)],
 )
-async def test_a_gap_between_pulses_is_an_outage(db: pg.Database, gap: timedelta, is_outage: bool) -> None:
-    async with db.connect() as conn:
-        await db.freeze()
-        await beat(db)
-        await conn.execute("DELETE FROM farrier.pulse_gaps")
-        await db.advance(gap, pulses=False)
-        assert await outages(conn) == ([(timedelta(0), gap)] if is_outage else [])
-        await beat(db)
-        await db.advance(timedelta(seconds=2), pulses=False)
-        await beat(db)
-        assert await outages(conn) == ([(timedelta(seconds=2), gap)] if is_outage else [])
+async def test_a_gap_between_pulses_is_an_outage(db: pg.Database, conn: Connection, gap: timedelta, is_outage: bool) -> None:
+    await db.freeze()
+    await beat(db)
+    await conn.execute("DELETE FROM farrier.pulse_gaps")
+    await db.advance(gap, pulses=False)
+    assert await outages(conn) == ([(timedelta(0), gap)] if is_outage else [])
+    await beat(db)
+    await db.advance(timedelta(seconds=2), pulses=False)
+    await beat(db)
+    assert await outages(conn) == ([(timedelta(seconds=2), gap)] if is_outage else [])
 
 
-async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_condition(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await db.freeze()
-        await conn.execute("SELECT farrier.register_node('gpu-1'); SELECT farrier.beat()")
-        await conn.execute(
-            """
-            INSERT INTO farrier.node_conditions (node, source, id, requested, expires_at)
-            SELECT 1, 'monitor:dcgm', x.id, 'note', farrier.now() + x.later
-              FROM (VALUES ('open', interval '5 minutes'), ('over', interval '-1 minute')) x (id, later)
-            """
-        )
-        await db.advance(timedelta(hours=1), pulses=False)
-        await conn.execute("SELECT farrier.beat()")
-        left = await conn.fetch(
-            "SELECT id, expires_at - farrier.now() AS after FROM farrier.node_conditions ORDER BY id"
-        )
-        assert [tuple(row) for row in left] == [("open", timedelta(minutes=5)), ("over", timedelta(minutes=-61))]
-
-
-async def test_no_outage_ends_in_the_future_after_the_clock_is_set_back(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await db.freeze()
-        await beat(db)
-        await conn.execute("DELETE FROM farrier.pulse_gaps")
-        await db.advance(BACK, pulses=False)
-        await beat(db)
-        await db.advance(-BACK)
-        assert await beat(db) is not None
-        assert await outages(conn) == []
-
-
-async def test_only_the_controller_s_role_may_run_the_pulse(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SET ROLE farrier_controller")
-        assert await conn.fetchval("SELECT farrier.beat()") is None
-        for role in ("farrier_intents", "farrier_agent", "farrier_reader"):
-            await conn.execute(f"RESET ROLE; SET ROLE {role}")
-            with pytest.raises(pg.PostgresError, match="permission denied"):
-                await conn.execute("SELECT farrier.beat()")
-
-
-async def are_at(conn: Single, status: str, nodes: list[str]) -> bool:
-    count: int = await conn.fetchval(
-        "SELECT count(*) FROM farrier.nodes WHERE status = $1 AND name = ANY ($2)", status, nodes
+async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_condition(db: pg.Database, conn: Connection) -> None:
+    await db.freeze()
+    await conn.execute("SELECT farrier.register_node('gpu-1'); SELECT farrier.beat()")
+    await conn.execute(
+        """
+        INSERT INTO farrier.node_conditions (node, source, id, requested, expires_at)
+        SELECT 1, 'monitor:dcgm', x.id, 'note', farrier.now() + x.later
+          FROM (VALUES ('open', interval '5 minutes'), ('over', interval '-1 minute')) x (id, later)
+        """
     )
-    return count == len(nodes)
+    await db.advance(timedelta(hours=1), pulses=False)
+    await conn.execute("SELECT farrier.beat()")
+    left = await conn.fetch(
+        "SELECT id, expires_at - farrier.now() AS after FROM farrier.node_conditions ORDER BY id"
+    )
+    assert [tuple(row) for row in left] == [("open", timedelta(minutes=5)), ("over", timedelta(minutes=-61))]
+
+
+async def test_no_outage_ends_in_the_future_after_the_clock_is_set_back(db: pg.Database, conn: Connection) -> None:
+    await db.freeze()
+    await beat(db)
+    await conn.execute("DELETE FROM farrier.pulse_gaps")
+    await db.advance(BACK, pulses=False)
+    await beat(db)
+    await db.advance(-BACK)
+    assert await beat(db) is not None
+    assert await outages(conn) == []
+
+
+async def test_only_the_controller_s_role_may_run_the_pulse(conn: Connection) -> None:
+    await conn.execute("SET ROLE farrier_controller")
+    assert await conn.fetchval("SELECT farrier.beat()") is None
+    for role in ("farrier_intents", "farrier_agent", "farrier_reader"):
+        await conn.execute(f"RESET ROLE; SET ROLE {role}")
+        with pytest.raises(pg.PostgresError, match="permission denied"):
+            await conn.execute("SELECT farrier.beat()")

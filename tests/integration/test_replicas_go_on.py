@@ -7,10 +7,9 @@ import pytest
 from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
 from tests.support import toys
-from tests.support.plans import GO_ON, SEEN, planned_and_done, schema
-from tests.support.toys import f, touch, trigger
+from tests.support.toys import GO_ON, SEEN, f, planned_and_done, touch, trigger
 
-conn = toys.conn
+conn, schema = toys.conn, toys.of_toy
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ async def test_a_corrected_comment_arrives_without_a_change_of_the_tables(empty_
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=toys.schema(tables=TOYS))
         corrected = toys.schema(tables=TOYS.replace("its length", "its length in mm"))
-        await migrate.migrate(conn, schema=corrected)
+        assert not await migrate.migrate(conn, schema=corrected)
         assert await commented(conn) == COMMENTS | {"bear.fur": "its length in mm"}
         (await migrate.check(conn, schema=corrected)).require_current()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -13,23 +13,14 @@ from farrier.io.schema import plan as schema_plan
 from farrier.io.schema.files import Schema
 from tests.support import toys
 from tests.support.catalogs import places
-from tests.support.plans import planned_and_done
-
-TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text)"
-SET = {"touch": toys.touch()}
-
+from tests.support.toys import planned_and_done
 
 conn = toys.conn
 
 
-def schema(
-    functions: Mapping[str, str] | None = None,
-    views: Mapping[str, str] | None = None,
-    triggers: Mapping[str, str] | None = None,
-    *,
-    steps: tuple[str, ...] = (),
-) -> Schema:
-    return toys.schema(toys.named(SET | dict(functions or {}), views, triggers), tables=TABLE, steps=steps)
+def schema(functions: Mapping[str, str] | None = None, *others: Mapping[str, str], steps: Sequence[str] = ()) -> Schema:
+    """A schema whose functions include one for triggers."""
+    return toys.of_toy({"touch": toys.touch(), **(functions or {})}, *others, steps=steps)
 
 
 async def refused(conn: Connection, wanted: Schema) -> errors.RefusedByModel:
@@ -45,7 +36,7 @@ async def refused(conn: Connection, wanted: Schema) -> errors.RefusedByModel:
     return done.value
 
 
-F, SEEN, TOUCHED = schema({"f": "SELECT 1"}), schema(views={"seen": "SELECT 1 AS x"}), {"toy.touch": toys.trigger()}
+F, SEEN, TOUCHED = schema({"f": "SELECT 1"}), schema({}, {"seen": "SELECT 1 AS x"}), {"toy.touch": toys.trigger()}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +60,7 @@ F, SEEN, TOUCHED = schema({"f": "SELECT 1"}), schema(views={"seen": "SELECT 1 AS
         ("CREATE DOMAIN farrier.seen AS integer", SEEN, "type seen has the same name as view seen"),
         (
             toys.trigger("false"),
-            schema(triggers=TOUCHED),
+            schema({}, {}, TOUCHED),
             "trigger touch on table toy has the same name as trigger toy.tou",
         ),
     ],

@@ -11,7 +11,7 @@ from farrier.io.schema.files import Schema
 from tests.support import toys
 from tests.support.catalogs import places
 
-TABLE, conn, schema = toys.TABLE, toys.conn, toys.of_toy
+conn, schema = toys.conn, toys.of_toy
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ async def test_foreign_objects_in_the_way_are_named_and_nothing_is_changed(
 async def test_a_foreign_object_in_the_way_of_a_step_is_named_with_the_step(
     conn: Connection, step: str, theirs: str, dependent: str
 ) -> None:
-    objects = toys.named({"f": toys.f("a integer")})
-    await migrate.migrate(conn, schema=toys.schema(objects, tables=TABLE))
+    functions = {"f": toys.f("a integer")}
+    await migrate.migrate(conn, schema=schema(functions))
     await conn.execute(THEIRS + theirs)
     before = await places(conn)
     with pytest.raises(errors.RefusedByModel) as refusal:
-        await migrate.migrate(conn, schema=toys.schema(objects, tables=TABLE, steps=[f"-- replicas: stop\n{step}"]))
+        await migrate.migrate(conn, schema=schema(functions, steps=[f"-- replicas: stop\n{step}"]))
     assert "migration 2 (toy_2) failed: cannot" in refusal.value.text
     assert dependent in refusal.value.text
     assert refusal.value.hint == "Drop the dependent objects, migrate, and create them again."

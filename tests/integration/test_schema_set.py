@@ -12,7 +12,7 @@ from farrier.io.schema.files import Schema
 from tests.support import toys
 from tests.support.catalogs import places
 
-TABLE, conn, schema = toys.TABLE, toys.conn, toys.of_toy
+conn, schema = toys.conn, toys.of_toy
 
 SIGNATURES = """
     SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'farrier'::regnamespace AND p.proname = $1
@@ -275,7 +275,7 @@ async def test_a_step_may_drop_objects_and_the_set_makes_them_again(conn: Connec
         DROP FUNCTION farrier.reads; DROP VIEW farrier.seen; DROP TRIGGER touch ON farrier.toy;
         ALTER TABLE farrier.toy ALTER size TYPE bigint;
     """
-    later = toys.schema(toys.named(functions, views, triggers), tables=TABLE, steps=[step])
+    later = schema(functions, views, triggers, steps=[step])
     await migrate.migrate(conn, schema=later)
     assert await texts(conn, COLUMNS, "farrier.seen") == ["id integer", "size bigint"]
     assert not (await migrate.inspect(conn, schema=later)).edited
@@ -332,11 +332,8 @@ async def test_rows_that_a_step_wrote_are_checked_by_the_old_trigger_before_it_i
             f"INSERT INTO farrier.toy VALUES (1, 'bear', {size})",
             "ALTER TABLE farrier.toy ADD COLUMN age integer",
         ]
-        return toys.schema(
-            toys.named(functions, triggers={"toy.touch": f"-- Checks.\n{CHECKS}"}),
-            tables=TABLE,
-            steps=[f"-- replicas: go on\n{step}" for step in steps],
-        )
+        changed = {"toy.touch": f"-- Checks.\n{CHECKS}"}
+        return schema(functions, triggers=changed, steps=[f"-- replicas: go on\n{step}" for step in steps])
 
     with pytest.raises(errors.RefusedByModel, match=r"migration 2 \(toy_2\) failed: check_violation"):
         await migrate.migrate(conn, schema=written("NULL"))

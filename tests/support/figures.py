@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 import anyio
 
 from farrier.metrics.fleet import FleetGauges
 from farrier.protocols import Queries
+
+# Values by the name of the series and the values of its labels.
+Samples: TypeAlias = dict[tuple[str, tuple[str, ...]], float]
 
 
 @asynccontextmanager
@@ -21,3 +25,17 @@ async def counted(gauges: FleetGauges, queries: Queries) -> AsyncIterator[None]:
         await group.start(gauges.run, queries)
         yield
         group.cancel_scope.cancel()
+
+
+def samples(gauges: FleetGauges) -> Samples:
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in gauges.collect()
+        for sample in family.samples
+    }
+
+
+async def scraped(gauges: FleetGauges) -> Samples:
+    """The samples of a scrape, which may count the fleet."""
+    await gauges.refresh()
+    return samples(gauges)

@@ -145,6 +145,13 @@ class Database:
             self._clock.terminate()
             self._clock = None
 
+    async def set_default(self, setting: str, value: str) -> None:
+        """Change the default of a setting for later sessions."""
+        async with self.connect() as conn:
+            name = await conn.fetchval("SELECT quote_ident(current_database())")
+            await conn.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+        self.leave()
+
     async def until(self, query: str, *arguments: object) -> None:
         """Return once the query returns true."""
         async with self.connect() as conn:

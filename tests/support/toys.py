@@ -1,4 +1,4 @@
-"""Small schemas in the form in which a release has its schema."""
+"""Small schemas in the form in which a release has its schema, and migrations that are compared with their plans."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import msgspec
 import pytest
 
 from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
+from farrier.io.schema import plan as schema_plan
 from farrier.io.schema.files import BASELINE, MigrationStep, ObjectKind, Schema, SchemaObject, TableFile
+from farrier.io.schema.plan import MigrationPlan
 from tests.support import pg
 
 TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
+SEEN = "SELECT id, name FROM farrier.toy"
+GO_ON = "-- replicas: go on\nALTER TABLE farrier.toy ADD COLUMN age integer"
 # The objects that every schema needs: rights, and a function that a migration calls.
 LEAST = {
     "function grant_rights": "SELECT 1",
@@ -51,10 +56,13 @@ def of_toy(
     views: Mapping[str, str] | None = None,
     triggers: Mapping[str, str] | None = None,
     *,
+    rights: str = "",
     tables: str = TABLE,
+    steps: Sequence[str] = (),
 ) -> Schema:
-    """A schema with the table `toy`."""
-    return schema(named(functions, views, triggers), tables=tables)
+    """A schema with the table `toy`; `rights` are the rights of farrier_reader."""
+    roles = {"farrier_reader": rights} if rights else {}
+    return schema(named(functions, views, triggers, roles), tables=tables, steps=steps)
 
 
 @pytest.fixture
@@ -62,6 +70,14 @@ async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
     """A connection to a database without a schema. A test module assigns it to a name."""
     async with empty_db.connect() as connection:
         yield connection
+
+
+async def planned_and_done(conn: Connection, wanted: Schema) -> MigrationPlan:
+    """Migrate, assert that the migration does what its plan lists, and return the plan."""
+    plan = await schema_plan.plan(conn, schema=wanted)
+    assert await migrate.migrate(conn, schema=wanted) == plan.would
+    assert not plan.in_the_way
+    return plan
 
 
 def reordered(schema: Schema) -> Schema:

@@ -21,10 +21,7 @@ FOUND_OUT = "500ms"
 
 @pytest.fixture
 async def shop(db: pg.Database) -> AsyncIterator[Shop]:
-    async with db.connect() as conn:
-        name = await conn.fetchval("SELECT current_database()")
-        await conn.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '{FOUND_OUT}'")
-    db.leave()  # it is the timeout of later sessions
+    await db.set_default("deadlock_timeout", FOUND_OUT)
     async with loop.opened(db) as opened:
         yield opened
 

@@ -113,27 +113,19 @@ async def test_a_step_that_cancels_itself_is_logged_with_its_resource(shop: Shop
     assert (line["id"], line["name"], str(line["exc_info"])) == (1, "widget-1", "the step cancelled itself")
 
 
-async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:
-    with capture_logs() as logged:
-        async with shop.running(Scripted(default=fail)) as (_, ledger):
-            await shop.register(1)
-            await ledger.until(lambda: bool(ledger.errors))
-    (line,) = [line for line in logged if line["event"] == "run.failed"]
-    assert (line["log_level"], line["kind"], line["id"], line["label"]) == ("warning", "widget", 1, "service")
-    assert line["name"] == "widget-1"
-    assert "no answer" in line["error"]
-
-
-async def test_each_line_of_a_repeated_error_has_its_text(shop: Shop) -> None:
+async def test_each_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:
     with capture_logs() as logged:
         async with shop.running(Scripted(default=fail)) as (_, ledger):
             await shop.register(1)
             await ledger.until(lambda: bool(ledger.errors))
             await shop.pool.execute("SELECT farrier.enqueue('widget', 1)")
             await ledger.until(lambda: len(ledger.errors) > 1)
-    lines = [line["error"] for line in logged if line["event"] == "run.failed"]
-    assert len(lines) > 1
-    assert all("no answer" in line for line in lines)
+    lines = [line for line in logged if line["event"] == "run.failed"]
+    assert len(lines) == len(ledger.errors) > 1
+    for line in lines:
+        assert (line["log_level"], line["kind"], line["id"], line["name"]) == ("warning", "widget", 1, "widget-1")
+        assert line["label"] == "service"
+        assert "no answer" in line["error"]
 
 
 async def test_log_lines_during_a_step_have_the_kind_id_and_name_of_its_resource(shop: Shop) -> None:

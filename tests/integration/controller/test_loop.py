@@ -114,16 +114,6 @@ async def test_a_wake_that_is_heard_while_a_transition_is_committed_is_loaded_at
     assert await shop.answers() == [1]
 
 
-async def test_a_notification_about_resources_that_do_not_exist_adds_nothing_to_the_loop(shop: Shop) -> None:
-    """Any login may notify farrier_wake. Each entry takes memory, and real wakes would wait behind their loads."""
-    await shop.register(1, 2)
-    replica = Replica(shop, config=QUIET)
-    async with at_work(replica):
-        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
-        replica.controller.woken("widget", range(1000, 2000))
-        assert len(replica.loop.agenda) == 2
-
-
 async def test_a_new_resource_is_run_after_its_notification_without_a_regular_poll(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, config=QUIET)
@@ -223,19 +213,6 @@ async def test_the_sweep_of_a_large_fleet_does_not_hold_up_a_wake(shop: Shop) ->
         before = len(handler.order)
         await ledger.until(lambda: 3000 in handler.order)
         assert handler.order.index(3000) - before < 300
-
-
-async def test_a_resource_that_reaches_the_rerun_limit_waits_for_the_sweep_and_is_counted(shop: Shop) -> None:
-    await shop.register(1)
-    handler = Scripted()
-
-    def restless(widget: Widget, now: datetime) -> Decided:
-        return there_and_back(widget, now) if len(handler.order) <= 2 * BRISK.rerun_limit else DoNothing()
-
-    handler.default = restless
-    async with shop.running(handler, config=QUIET) as (_, ledger):
-        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
-    assert ledger.limited == 1
 
 
 async def test_a_resource_that_always_requeues_at_once_is_counted_and_pauses_for_a_second(shop: Shop) -> None:

@@ -28,22 +28,16 @@ BRIEF = msgspec.structs.replace(QUIET, resync=timedelta(seconds=20))
 
 
 class Counting(WidgetIO):
-    """Storage that records its statements, and holds loads back until a test sets `let_go`."""
+    """Storage that records its statements."""
 
     def __init__(self, shop: Shop) -> None:
         super().__init__(shop.pool, toy.WidgetRows())
         self.statements: list[str] = []
-        self.loaded = anyio.Event()
-        self.let_go: anyio.Event | None = None
 
     @override
     async def load(self, ids: Sequence[int]) -> Loaded[Widget]:
         self.statements.append("load")
-        loaded = await super().load(ids)
-        self.loaded.set()
-        if self.let_go is not None:
-            await self.let_go.wait()
-        return loaded
+        return await super().load(ids)
 
     @override
     async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, CommitResult]:
@@ -166,21 +160,6 @@ async def test_a_reading_step_with_an_unchanged_outcome_runs_each_period(shop: S
             await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == runs)  # noqa: B023
             await replica.pass_seconds(A_PERIOD)
     assert replica.controller.in_flight == 0
-
-
-async def test_a_wake_heard_during_a_load_leads_to_another_load(shop: Shop) -> None:
-    await shop.register(1)
-    io = Counting(shop)
-    io.let_go = anyio.Event()
-    replica = Replica(shop, io=io, config=NEVER_AGAIN)
-    async with at_work(replica):
-        await io.loaded.wait()
-        await shop.ask(1)
-        replica.controller.woken("widget", [1])
-        io.let_go.set()
-        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
-    assert await shop.answers() == [1]
-    assert await shop.wakes(1) == 0
 
 
 async def test_a_wake_during_a_step_outlives_its_commit_and_leads_to_another_run(shop: Shop) -> None:

@@ -477,9 +477,3 @@ def test_no_write_can_name_another_run() -> None:
     run = weighed(PACKED, 1)
     (changes,) = loop_of(weighing, None).rows.written([run])
     assert msgspec.json.decode(changes)["weights"] == [{"kg": 70, "run": 1}]
-
-
-async def test_a_write_without_a_section_raises_an_error_that_names_it() -> None:
-    run = weighed(PACKED, 1)
-    with pytest.raises(TypeError, match="a run of a crate wrote a Weighed, for which its writer has no section"):
-        crates.rows().changes([run])

@@ -176,7 +176,7 @@ async def test_a_run_moves_a_layer_and_each_layer_is_counted_by_its_label(
         owner = Owner(pool, config=loop.BRISK)
         owner.add(made.kind, made.handler, made.rows, services=None, sink=ledger)
         async with owner.running():
-            await db.until("SELECT power = 'on' FROM racks.racks")
+            await every_db.until("SELECT power = 'on' FROM racks.racks")
     moved = "SELECT cause FROM farrier.history WHERE kind = 'rack' AND layer = 'power' AND from_value = 'off'"
     assert await conn.fetchval(moved) == "feed"
     assert [(layer.label, layer.entered, layer.left) for layer in SPEC.every_layer] == [

@@ -152,15 +152,6 @@ async def test_a_run_of_a_lost_shard_does_not_affect_other_runs(yard: Yard) -> N
     assert [(await yard.crate(id_))["state"] for id_ in (first, second)] == ["packing", "packed"]
 
 
-async def test_runs_whose_shards_are_all_lost_are_lost(yard: Yard) -> None:
-    made = await yard.create("c-1")
-    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
-    loaded = await io.load([made])
-    results = await io.commit([packed(loaded, made, fence.epoch(made) + 1)], fence.controller)
-    assert results[made].verdict is CommitVerdict.LOST
-    assert (await yard.crate(made))["state"] == "packing"
-
-
 async def test_a_commit_without_a_reply_is_found_by_its_id(yard: Yard) -> None:
     moved, asked = await yard.create("c-1"), await yard.create("c-2")
     request = await yard.ask("delete", "c-2")
@@ -304,18 +295,6 @@ async def test_a_whole_life_is_in_the_history_and_leaves_no_wake(yard: Yard) -> 
     crate = await yard.crate(made)
     assert crate["ended_at"] == crate["state_entered_at"]
     assert not await yard.pool.fetchval("SELECT count(*) FROM farrier.pool_numbers")
-
-
-async def test_an_intent_reaches_a_running_controller(yard: Yard) -> None:
-    made = await yard.create()
-    async with yard.running() as owner:
-        await owner.settled()
-        assert (await yard.crate(made))["state"] == "packed"
-        yard.hand.hold()
-        await yard.ask("delete")
-        with anyio.fail_after(loop.PATIENCE):
-            await yard.hand.begun.wait()
-        yard.hand.free.set()
 
 
 # --- listing

@@ -65,10 +65,8 @@ async def test_the_rights_are_the_same_after_they_were_granted_anew(lan: Lan) ->
 
 async def test_the_whole_life_of_a_segment_runs_as_the_controllers_role(every_db: pg.Database) -> None:
     async with every_db.connect() as owner:
-        name = await owner.fetchval("SELECT current_database()")
         await owner.execute("SELECT farrier.set_pool('vlan:ams', 100, 101)")
-        await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
-    every_db.leave()  # the role is that of later sessions
+    await every_db.set_default("role", "farrier_controller")
     async with segments.opened(every_db, period=timedelta(0)) as lan:
         assert await lan.conn.fetchval("SELECT current_user") == "farrier_controller"
         made = await lan.ready()

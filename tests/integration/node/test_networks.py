@@ -293,11 +293,9 @@ async def test_an_open_allocation_delays_only_nodes_that_use_the_same_segment(la
 
 async def test_the_controllers_role_suffices_for_nodes_that_use_networks(db: pg.Database) -> None:
     async with db.connect() as owner:
-        name = await owner.fetchval("SELECT current_database()")
-        await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
         await owner.execute("GRANT USAGE ON SCHEMA farrier_test TO farrier_controller")
         await owner.execute("GRANT UPDATE ON farrier_test.clock TO farrier_controller")
-    db.leave()  # the role is that of later sessions
+    await db.set_default("role", "farrier_controller")
     async with tenancy.opened(db, partitions=()) as lan:
         async with db.connect() as client:
             await client.execute("SET ROLE farrier_intents")

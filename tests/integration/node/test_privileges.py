@@ -351,10 +351,7 @@ async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_reten
 
 
 async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database) -> None:
-    async with every_db.connect() as owner:
-        name = await owner.fetchval("SELECT current_database()")
-        await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
-    every_db.leave()  # the role is that of later sessions
+    await every_db.set_default("role", "farrier_controller")
     async with sites.opened(every_db) as site:
         machine = await site.removing()
         assert (await machine.ask("resume")).status == "accepted"

@@ -50,6 +50,7 @@ def test_all_resources_of_a_taken_shard_are_loaded() -> None:
 
 
 def test_a_notification_enqueues_known_resources_and_an_unknown_one_requires_a_poll() -> None:
+    """Any login may notify farrier_wake. Each entry takes memory, and real wakes would wait behind their loads."""
     agenda = at_rest(1, 2)
     assert agenda.woken([2, 404, 405])
     assert [entry.id for entry in agenda.load(1000)] == [2]
@@ -71,13 +72,6 @@ def test_each_resource_is_run_once_a_period_regardless_of_wakes() -> None:
         for entry in loaded(agenda):
             agenda.rests(entry, NOW + PERIOD, outcome="nothing to do")
     assert due(agenda, PERIOD + 1) == [1]
-
-
-def test_a_run_over_memory_that_decides_something_loads_the_resource_first() -> None:
-    agenda = at_rest(1)
-    [entry] = taken(agenda, PERIOD + 1)
-    agenda.requeue(entry)
-    assert [each.id for each in agenda.load(10)] == [1]
 
 
 def test_a_confirmed_snapshot_is_used_by_the_next_run_with_the_stored_outcome() -> None:
@@ -273,25 +267,15 @@ def test_resources_without_a_wake_are_found_by_the_list_of_ids() -> None:
     assert sorted(entry.id for entry in agenda.load(10)) == [1, 3]
 
 
-def test_a_missing_resource_is_forgotten_unless_it_was_enqueued_meanwhile() -> None:
+@pytest.mark.parametrize("found", [False, True], ids=["missing", "ended by a commit"])
+def test_a_missing_or_ended_resource_is_forgotten_unless_it_was_enqueued_meanwhile(found: bool) -> None:
     agenda = agenda_of(1, 2)
-    first, second = agenda.load(2)
+    entries = loaded(agenda) if found else agenda.load(2)
+    if found:
+        assert all(agenda.commits(entry) for entry in entries)
     agenda.woken([2])
-    for entry in (first, second):
+    for entry in entries:
         agenda.ended(entry)
-    assert [entry.id for entry in agenda.load(10)] == [2]
-    assert len(agenda) == 1
-
-
-def test_an_ended_resource_that_was_enqueued_meanwhile_has_one_more_run() -> None:
-    agenda = agenda_of(1, 2)
-    for entry in loaded(agenda):
-        agenda.commits(entry)
-    agenda.woken([2])
-    for id_ in (1, 2):
-        ending = agenda.entry(id_)
-        assert ending is not None
-        agenda.ended(ending)
     assert [entry.id for entry in agenda.load(10)] == [2]
     assert len(agenda) == 1
 

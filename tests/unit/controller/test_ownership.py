@@ -174,10 +174,6 @@ def test_a_controller_acts_for_six_seconds_after_it_sent_a_renewal() -> None:
     assert ownership.acts_until == START + 10 + ACT_FOR
 
 
-def test_a_controller_stops_acting_before_an_observer_may_declare_it_dead() -> None:
-    assert ACT_FOR < EXPIRED_AFTER
-
-
 def test_a_renewal_without_a_row_loses_all_shards() -> None:
     ownership = joined()
     ownership.took({("node", 1): 4})
