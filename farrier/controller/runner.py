@@ -129,10 +129,7 @@ class Runner(Generic[R, S, W, V]):
         `before`, or if it is a step that only observes. Returns None for any other decision, and if the handler raises;
         the run on a fresh snapshot then acts, or reports the error."""
         try:
-            if hold is None:
-                decision = self._handler.handle(resource, now)
-            else:
-                decision = self._observed(resource, now, hold)
+            decision = self._handler.handle(resource, now) if hold is None else self._observed(resource, now, hold)
             if rests(decision, before):
                 return decision
             return decision if type(decision) is Step and decision.observes and hold is None else None

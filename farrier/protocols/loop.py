@@ -24,8 +24,8 @@ from farrier.model.loop.runs import (
     Settled,
 )
 
-# What the parts of a kind share: its snapshots (R), the states (S) and other writes (W) of its runs, and the services of
-# its steps (V).
+# What the parts of a kind share: its snapshots (R), the states (S) and other writes (W) of its runs, and the services
+# of its steps (V).
 R = TypeVar("R", bound="Snapshot")
 R_contra = TypeVar("R_contra", bound="Snapshot", contravariant=True)
 S = TypeVar("S")

@@ -20,8 +20,8 @@ from farrier.errors import ConfigError, CredentialError, DatabaseUnreachable
 from farrier.io.calls.monitors import PostgresMonitorCalls
 from farrier.io.calls.requests import PostgresRequests
 from farrier.io.connections import command_session, pool, refusals
-from farrier.io.connections.hosts import Renewable
 from farrier.io.connections.embedded import default_directory
+from farrier.io.connections.hosts import Renewable
 from farrier.io.connections.rehearsal import Rehearsal
 from farrier.io.queries.lists import PostgresQueries
 from farrier.io.schema import catalog, migrate

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
 
 import anyio
 import pytest
@@ -87,7 +86,9 @@ async def test_an_agent_ends_when_another_one_has_enrolled(api: AgentsClient, co
             await again.later()
 
 
-async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: AgentsClient, conn: Connection, db: pg.Database) -> None:
+async def test_an_agent_does_the_task_of_its_node_and_of_no_other(
+    api: AgentsClient, conn: Connection, db: pg.Database
+) -> None:
     mine, other = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     task, others_task = await give_task(conn, mine), await give_task(conn, other)
     agents = SimulatedAgents(api, AT_ONCE)
@@ -142,7 +143,9 @@ async def test_the_agent_of_an_installation_reports_the_machine_and_the_disks_th
     assert hardware["system_serial"] == await conn.fetchval("SELECT serial FROM farrier.node_agents")
 
 
-async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: AgentsClient, conn: Connection, db: pg.Database) -> None:
+async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(
+    api: AgentsClient, conn: Connection, db: pg.Database
+) -> None:
     silent, loud = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     off: set[str] = set()
     agents = SimulatedAgents(api, AT_ONCE, silent=off)

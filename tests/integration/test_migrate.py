@@ -63,15 +63,15 @@ MODEL = ("contradictions", "edges", "kind_actions", "kind_layers", "kind_states"
 
 
 async def test_rows_of_the_model_that_differ_are_written_and_no_others(db: pg.Database) -> None:
-    async def rows() -> list[tuple[str, str]]:
+    async def rows(conn: Connection) -> list[tuple[str, str]]:
         """Each row with its place, which changes when the row is written."""
         tables = (f"SELECT t::text, t.ctid::text FROM farrier.{name} t" for name in MODEL)
         return [tuple(row) for row in await conn.fetch(" UNION ALL ".join(tables))]
 
     async with db.connect() as conn:
-        before = await rows()
+        before = await rows(conn)
         await catalog.sync(conn)
-        assert await rows() == before
+        assert await rows(conn) == before
         await conn.execute(
             """
             INSERT INTO farrier.task_types VALUES ('node.polish');
@@ -83,7 +83,7 @@ async def test_rows_of_the_model_that_differ_are_written_and_no_others(db: pg.Da
             """
         )
         await catalog.sync(conn)
-        other = {text for text, _ in await rows()} ^ {text for text, _ in before}
+        other = {text for text, _ in await rows(conn)} ^ {text for text, _ in before}
     assert other == {"(barrel,state,full,t,f,,kept)"}, "rows of a kind that is not the program's stay"
 
 

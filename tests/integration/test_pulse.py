@@ -88,13 +88,14 @@ async def test_after_the_clock_is_set_back_only_nodes_of_dead_agents_go_offline(
         assert await conn.fetchval("SELECT status FROM farrier.nodes WHERE name = 'living'") == "active"
 
 
-async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(db: pg.Database, conn: Connection) -> None:
+async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(
+    db: pg.Database, conn: Connection
+) -> None:
     key = await enrolled(conn, "gpu-1")
     await conn.execute(HEARTBEAT, "gpu-1", WELL, key)
     await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'delete')")
     await conn.execute(
-        "INSERT INTO farrier.outcomes (kind, id, at, outcome)"
-        " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
+        "INSERT INTO farrier.outcomes (kind, id, at, outcome) VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
     )
     await conn.execute(
         """
@@ -152,7 +153,9 @@ async def test_mended_times_of_a_bmc_age_again_and_its_logins_keep_their_distanc
     assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
 
 
-async def test_changed_rows_and_rows_with_a_step_get_a_new_version_and_all_are_enqueued(db: pg.Database, conn: Connection) -> None:
+async def test_changed_rows_and_rows_with_a_step_get_a_new_version_and_all_are_enqueued(
+    db: pg.Database, conn: Connection
+) -> None:
     for name in ("recent", "acting", "old"):
         await conn.execute("SELECT farrier.register_node($1)", name)
     await conn.execute(
@@ -261,7 +264,9 @@ async def outages(conn: Connection) -> list[tuple[Any, ...]]:
     ("gap", "is_outage"),
     [(timedelta(seconds=9), False), (timedelta(seconds=11), True), (timedelta(hours=1), True)],
 )
-async def test_a_gap_between_pulses_is_an_outage(db: pg.Database, conn: Connection, gap: timedelta, is_outage: bool) -> None:
+async def test_a_gap_between_pulses_is_an_outage(
+    db: pg.Database, conn: Connection, gap: timedelta, is_outage: bool
+) -> None:
     await db.freeze()
     await beat(db)
     await conn.execute("DELETE FROM farrier.pulse_gaps")
@@ -273,7 +278,9 @@ async def test_a_gap_between_pulses_is_an_outage(db: pg.Database, conn: Connecti
     assert await outages(conn) == ([(timedelta(seconds=2), gap)] if is_outage else [])
 
 
-async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_condition(db: pg.Database, conn: Connection) -> None:
+async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_condition(
+    db: pg.Database, conn: Connection
+) -> None:
     await db.freeze()
     await conn.execute("SELECT farrier.register_node('gpu-1'); SELECT farrier.beat()")
     await conn.execute(
@@ -285,9 +292,7 @@ async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_cond
     )
     await db.advance(timedelta(hours=1), pulses=False)
     await conn.execute("SELECT farrier.beat()")
-    left = await conn.fetch(
-        "SELECT id, expires_at - farrier.now() AS after FROM farrier.node_conditions ORDER BY id"
-    )
+    left = await conn.fetch("SELECT id, expires_at - farrier.now() AS after FROM farrier.node_conditions ORDER BY id")
     assert [tuple(row) for row in left] == [("open", timedelta(minutes=5)), ("over", timedelta(minutes=-61))]
 
 

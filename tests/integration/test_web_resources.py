@@ -92,7 +92,9 @@ async def test_a_resource_is_shown_with_its_clock_its_intents_and_its_history(
 ) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
-        await yard.db.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
+        await yard.db.until(
+            "SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)"
+        )
     for given in ("c-1", str(id_)):
         told = (await web.get(f"/api/v1/resources/crate/{given}")).json()
         assert told["resource"]["detail"]["size"] == 3

@@ -32,7 +32,7 @@ from farrier.model.kinds.resource import Answer, Resource
 from farrier.model.kinds.spec import KindAction, KindEdge, KindSpec, KindState
 from farrier.model.loop.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update
 from farrier.protocols import StateHandler
-from tests.support import again, loop, pg
+from tests.support import loop, pg
 from tests.support.owner import Owner
 
 Label: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=20, pattern=r"\A\S+\Z")]

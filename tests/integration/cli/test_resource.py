@@ -203,7 +203,9 @@ async def test_why_advises_about_a_resource_that_is_above_its_limit_without_an_e
 async def test_history_lists_each_transition_of_a_resource(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
-        await yard.db.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
+        await yard.db.until(
+            "SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)"
+        )
     made, change = (await farrier("resource", "history", "crate", "c-1", "--json")).json
     assert (made["from"], made["to"]) == (None, "packing")
     assert (change["name"], change["from"], change["to"], change["id"]) == ("c-1", "packing", "packed", id_)

@@ -10,14 +10,12 @@ import anyio
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.loop.outcome import Update
 from farrier.model.loop.runs import Marking
 from tests.integration.controller.test_drain import until_one_is_owned
 from tests.support import held, pg, toy
 from tests.support.loop import PATIENCE, QUIET, Bench, Shop, WidgetIO
 from tests.support.replica import Replica, at_work
-from tests.support.toy import CUT, MADE, Answer, Decided, Scripted, Shape, State, Widget
-
+from tests.support.toy import CUT, MADE, Decided, Scripted, Widget
 
 
 class Marks(WidgetIO):

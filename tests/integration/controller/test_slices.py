@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
@@ -101,7 +101,7 @@ class SlowlyRead(toy.WidgetRows):
 
     def __init__(self, beside: Others) -> None:
         super().__init__()
-        read = self.decode
+        read: Callable[[bytes | str], Widget] = self.decode
 
         def slowly(snapshot: bytes | str) -> Widget:
             beside.work()

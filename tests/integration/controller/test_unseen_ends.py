@@ -12,7 +12,7 @@ from tests.support import toy
 from tests.support.loop import BRISK, QUIET, Bench, Shop
 from tests.support.owners import declared_dead
 from tests.support.replica import Replica, at_work
-from tests.support.toy import CUT, MADE, Answer, Careful, Scripted, Shape, State
+from tests.support.toy import CUT, MADE, Careful, Scripted, Shape
 
 SECOND = timedelta(seconds=1)
 

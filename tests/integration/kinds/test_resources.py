@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 
@@ -18,7 +17,7 @@ from farrier.model.kinds.resource import Answer
 from farrier.model.loop.controllers import SHARDS
 from farrier.model.loop.outcome import Record
 from farrier.model.loop.runs import CommitVerdict, Due, Finished, Loaded, Move
-from tests.support import crates, loop, pg
+from tests.support import crates, pg
 from tests.support import fence as fences
 from tests.support.crates import Crate, Yard
 

@@ -14,7 +14,7 @@ from farrier.model.advice.explanation import Why, explain
 from farrier.model.loop.doors import REACH_EXPECTED, DoorKind, LostPulse
 from farrier.model.node.limits import Limits
 from tests.integration.node.test_dead_doors import OFFLINE_AFTER, TEN_MINUTES, Hall
-from tests.integration.test_fleet_gauges import process, samples
+from tests.integration.test_fleet_gauges import process
 from tests.support import figures
 from tests.support.site import MINUTE, Machine, Site
 from tests.support.web import backend_on, client_of, open_site
@@ -45,7 +45,11 @@ async def gauges(site: Site) -> dict[tuple[str, ...], float]:
     async with figures.counted(gauge, PostgresQueries(site.pool)):
         await gauge.refresh()
     names = {DOORS.name: 1, DOORS_DEAD.name: 60, AGENT_REACHED.name: 60}
-    return {(name, *labels): value // names[name] for (name, labels), value in samples(gauge).items() if name in names}
+    return {
+        (name, *labels): value // names[name]
+        for (name, labels), value in figures.samples(gauge).items()
+        if name in names
+    }
 
 
 @pytest.mark.parametrize(("count", "door", "text"), [(1, False, NO_DOOR), (REACH_EXPECTED, True, REACHES_NONE)])
