@@ -340,7 +340,7 @@ async def test_a_limit_of_the_settings_is_listed_and_applies(farrier: Prompt, ya
 
 async def test_the_selected_resources_are_followed_to_the_state(farrier: Prompt, three: Yard) -> None:
     async with three.running():
-        await three.until(PACKED)
+        await three.db.until(PACKED)
         said = await farrier("resource", "act", "crate", "delete", "c-*", "--yes", "--until", "gone", "--json")
     assert [(each["name"], each["status"], each["state"]) for each in said.json] == [
         ("c-1", "accepted", "gone"),
