@@ -16,7 +16,6 @@ from farrier.model.loop.controllers import SHARDS
 from farrier.model.node.limits import Limits
 from farrier.model.views.census import Rules
 from farrier.model.views.resources import WantedResources, clocks_of
-from farrier.wiring.vocabulary import vocabulary
 from tests.support import crates, figures, owners, pg, promtool
 from tests.support.crates import Yard
 from tests.support.figures import Samples
