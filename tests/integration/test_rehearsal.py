@@ -8,12 +8,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 import pytest
 
-from farrier import wiring
 from farrier.config import Config, DatabaseConfig
 from farrier.io import statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
 from farrier.metrics.sink import PrometheusSink
+from farrier.wiring import loops, storage
+from farrier.wiring.vocabulary import vocabulary
 from tests.support import again, pg
 from tests.support.loop import BRISK, PATIENCE
 
@@ -31,10 +32,10 @@ OF_ROUNDS = {PLANNED, *(statements.load(f"loop/{name}") for name in ("list", "ta
 async def at_work(db: pg.Database) -> AsyncIterator[Pool]:
     """A controller of all kinds that is ready. Yields its pool."""
     config = Config(database=DatabaseConfig(dsn=db.dsn, pool_max=4), controller=BRISK)
-    sink, stop = PrometheusSink(wiring.vocabulary()), anyio.Event()
+    sink, stop = PrometheusSink(vocabulary()), anyio.Event()
     async with (
-        wiring.database(config.database) as database,
-        wiring.runtime(config, database, sink=sink, observer=sink) as runtime,
+        storage.database(config.database) as database,
+        loops.runtime(config, database, sink=sink, observer=sink) as runtime,
         anyio.create_task_group() as group,
     ):
         group.start_soon(runtime.controller.run, stop)

@@ -99,9 +99,7 @@ class PostgresStateIO(Generic[R, S, W]):
         commits = ((), self._rows.rehearsed()), ((_FENCED,), self._rows.written(()))
         return [
             (self._load, [], kind, 0),
-            *(
-                (self._statement, *self._arguments(batch, NOBODY, _PATIENCE), *written) for batch, written in commits
-            ),
+            *((self._statement, *self._arguments(batch, NOBODY, _PATIENCE), *written) for batch, written in commits),
             (_CONSUME, kind, [], []),
             *([(interrupted, [])] if interrupted else ()),
             (_MARK, kind, NOBODY, [], [], 1, [], [], []),
