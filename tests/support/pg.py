@@ -367,6 +367,17 @@ class Server:
             await self._connection.execute(statement)
 
 
+async def act(client: pool.Connection, role: str, statement: str) -> None:
+    """Execute a client's statement, which may be refused; its locks are held until the transaction ends."""
+    await client.execute(f"SET LOCAL ROLE farrier_{role}")
+    try:
+        async with client.transaction():
+            await client.execute(statement)
+    except PostgresError as refused:
+        if not (refused.sqlstate or "").startswith("FR"):
+            raise
+
+
 @contextmanager
 def served(dsn_of: Callable[[str], str]) -> Iterator[Server]:
     """A running server. When the block ends, no test uses its databases."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.io.connections.pool import Connection
 from tests.support import pg
 from tests.support.partitions import GUIDS, SITE, Fabric
 
@@ -74,17 +73,6 @@ async def ask(fabric: Fabric, stage: str, names: tuple[str, ...]) -> None:
             await fabric.ask("delete", name)
 
 
-async def act(client: Connection, role: str, statement: str) -> None:
-    """Execute the client's statement, which may be refused; its locks are held until the transaction ends."""
-    await client.execute(f"SET LOCAL ROLE farrier_{role}")
-    try:
-        async with client.transaction():
-            await client.execute(statement)
-    except pg.PostgresError as refused:
-        if not (refused.sqlstate or "").startswith("FR"):
-            raise
-
-
 async def there(fabric: Fabric, names: tuple[str, ...]) -> set[tuple[str, str | None]]:
     """The states of the partitions and of their members."""
     rows = await fabric.conn.fetch(
@@ -119,7 +107,7 @@ async def test_the_loop_goes_on_beside_a_clients_open_transaction(every_fabric: 
         early = stage in ("ready, to remove", "draining")
         if early:
             await ask(fabric, stage, (HELD,))
-        await act(client, *ACTS[name])
+        await pg.act(client, *ACTS[name])
         late = early or "wakes now" in name  # requests for the held partition would wait for the client
         await ask(fabric, stage, OTHERS if late else (HELD, *OTHERS))
         async with fabric.running():

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.connections.pool import Connection
 from tests.support import pg, segments
 from tests.support.segments import Lan
 
@@ -101,17 +100,6 @@ async def ask(lan: Lan, stage: str, names: tuple[str, ...]) -> None:
             await lan.ask(name, "delete")
 
 
-async def act(client: Connection, role: str, statement: str) -> None:
-    """Execute the client's statement, which may be refused; its locks are held until the transaction ends."""
-    await client.execute(f"SET LOCAL ROLE farrier_{role}")
-    try:
-        async with client.transaction():
-            await client.execute(statement)
-    except pg.PostgresError as refused:
-        if not (refused.sqlstate or "").startswith("FR"):
-            raise
-
-
 async def states(lan: Lan) -> dict[str, str]:
     rows = await lan.conn.fetch("SELECT name, state FROM farrier.network_segments WHERE name <> 'new'")
     return {row["name"]: row["state"] for row in rows}
@@ -126,7 +114,7 @@ async def test_the_loop_goes_on_beside_a_clients_open_transaction(lan: Lan, stag
     async with lan.db.connect() as client:
         transaction = client.transaction()
         await transaction.start()
-        await act(client, *ACTS[name])
+        await pg.act(client, *ACTS[name])
         await ask(lan, stage, OTHERS if wakes_now else (HELD, *OTHERS))
         async with lan.running():
             if (stage, name) in HOLDS_SITE:

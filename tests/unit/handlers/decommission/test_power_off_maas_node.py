@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,23 +10,15 @@ import pytest
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.snapshot import Memo
 from farrier.model.node.stages import DecommissionStage as D
-from farrier.sim.maas import Broken, Durations, Fault, Nature, Region, Status
+from farrier.sim.maas import Broken, Fault, Nature, Status
 from tests.support.decommissions import again, asked, fails, given, given_deployed, is_through, sent, skips, waits
 from tests.support.stages import Stand
-from tests.support.stages import stand as stand_on
 
 STAGE = D.POWER_OFF_MAAS_NODE
 S = Status
 
 
 RELEASED: dict[str, Any] = {"memo": Memo(released=True)}
-
-
-@pytest.fixture
-async def slow() -> AsyncIterator[Stand]:
-    """A stand whose region takes a minute to switch power."""
-    async with stand_on(Region(durations=Durations(power=timedelta(minutes=1)))) as stand:
-        yield stand
 
 
 async def test_a_machine_that_is_off_is_not_switched(stand: Stand) -> None:
