@@ -3,8 +3,6 @@ it, it no longer exists, or it is in a status other than the one that the stage 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from farrier.config.sites import DeploySite, NetworkSite, PortSite
@@ -17,7 +15,7 @@ from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import ADMIN, OPERATOR, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import asked, given, given_deployed, sent, skips
-from tests.support.stages import SECOND, Stand, open_stand
+from tests.support.stages import SECOND, Stand
 
 ONBOARDING = [
     O.COMMISSION_NODE,
@@ -35,10 +33,9 @@ DECOMMISSION = [D.RELEASE_MAAS_NODE, D.POWER_OFF_MAAS_NODE, D.REMOVE_MAAS_RECORD
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.use(deploy=DeploySite(hardware_sync=True), network=NetworkSite(ports=(PortSite(match="*", mtu=9000),)))
-        yield stand
+def stand(stand: Stand) -> Stand:
+    stand.use(deploy=DeploySite(hardware_sync=True), network=NetworkSite(ports=(PortSite(match="*", mtu=9000),)))
+    return stand
 
 
 async def machine_at(stand: Stand, stage: O | D, status: Status, *, owner: str = OPERATOR.username) -> Machine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -16,15 +15,13 @@ from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 from tests.support.machines import created
 from tests.support.stages import Stand
-from tests.support.stages import stand as open_stand
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as opened:
-        opened.onboards(OnboardingStage.COMMISSION_NODE)
-        (await created(opened)).owner = "former"
-        yield opened
+async def stand(stand: Stand) -> Stand:
+    stand.onboards(OnboardingStage.COMMISSION_NODE)
+    (await created(stand)).owner = "former"
+    return stand
 
 
 async def asked(stand: Stand) -> Waiting | Failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -23,7 +22,7 @@ from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, entered, issue, memo, on_ready, record, taken_up_again, workflow
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = OnboardingStage.CLASSIFY_DEPLOY_FAILURE
 RECOVER = OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
@@ -31,11 +30,10 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
-        await issue(stand)
-        yield stand
+async def at(stand: Stand) -> Stand:
+    await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+    await issue(stand)
+    return stand
 
 
 async def after(at: Stand, fate: DeployFate, *, time: timedelta = 2 * HOUR) -> None:

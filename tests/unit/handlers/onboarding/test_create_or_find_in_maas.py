@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,20 +34,18 @@ from tests.support.found_machines import (
     waits,
 )
 from tests.support.nodes import MARK
-from tests.support.stages import MAC, Stand, open_stand
+from tests.support.stages import MAC, Stand
 
 STAGE = O.CREATE_OR_FIND_IN_MAAS
 S = Status
-OTHER_MAC = "52:54:00:00:00:09"
 RECORDED = Path(__file__).parents[3] / "data" / "maas"
 OURS = f"farrier onboarding 11 {MARK}: create"
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.onboards(STAGE)
-        yield stand
+def stand(stand: Stand) -> Stand:
+    stand.onboards(STAGE)
+    return stand
 
 
 def tries_again(stand: Stand) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from farrier.model.maas.scripts import ScriptSet
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Nature
 from tests.support.deployments import on_ready, read, record
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 RECORDED = Path("tests/data/maas/events-query.json")
 STEP = timedelta(minutes=1)
@@ -26,10 +25,9 @@ TIMED_OUT = "time-out during deployment"
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
-        yield stand
+async def at(stand: Stand) -> Stand:
+    await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+    return stand
 
 
 async def judged(at: Stand, fate: DeployFate, after: timedelta) -> DeployFailure:

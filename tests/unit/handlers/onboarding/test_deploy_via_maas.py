@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -23,7 +22,7 @@ from farrier.sim.maas import Broken, DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, issue, memo, on_ready, read, record, sent, taken_up_again, workflow
 from tests.support.handled import Handled
 from tests.support.nodes import MARK, Secrets
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = OnboardingStage.DEPLOY_VIA_MAAS
 RENDER = OnboardingStage.RENDER_CLOUD_INIT
@@ -32,11 +31,10 @@ DISAGREES = FailureClass.STATE_DISAGREEMENT
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        await on_ready(stand, STAGE)
-        await issue(stand)
-        yield stand
+async def at(stand: Stand) -> Stand:
+    await on_ready(stand, STAGE)
+    await issue(stand)
+    return stand
 
 
 def lose_answers(at: Stand) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import msgspec
@@ -17,7 +16,7 @@ from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import Fault
 from farrier.sim.maas.records import Machine
 from tests.support.found_machines import REDFISH, changes, fails, has, is_done, shown
-from tests.support.stages import MAC, Stand, open_stand
+from tests.support.stages import MAC, Stand
 
 OTHER_MAC = "52:54:00:00:00:09"
 HTML = b"<!DOCTYPE html><html><body>It works!</body></html>"
@@ -25,10 +24,9 @@ TOO_LARGE = b"[" + b" " * (10 << 20) + b"]"
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.onboards(O.CREATE_OR_FIND_IN_MAAS)
-        yield stand
+def stand(stand: Stand) -> Stand:
+    stand.onboards(O.CREATE_OR_FIND_IN_MAAS)
+    return stand
 
 
 async def is_assigned(stand: Stand, machine: Machine) -> None:

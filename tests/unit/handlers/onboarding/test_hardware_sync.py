@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +13,7 @@ from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status
 from tests.support.deployments import MINUTE, SECOND, changes, entered, issue, memo, on_ready, record, taken_up_again
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 CONFIGURE = OnboardingStage.ENSURE_HARDWARE_SYNC_CONFIGURED
 WAIT = OnboardingStage.WAIT_FOR_HARDWARE_SYNC_HEALTHY
@@ -22,17 +21,16 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
+async def at(stand: Stand) -> Stand:
     """A node that this workflow has just deployed."""
-    async with open_stand() as stand:
-        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
-        await issue(stand)
-        await stand.settle()
-        stand.pass_time(HOUR)
-        stand.node = with_note(stand.node, deployed_at=stand.now, synced_at=stand.now)
-        entered(stand, CONFIGURE)
-        stand.world.observed.requests.clear()
-        yield stand
+    await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+    await issue(stand)
+    await stand.settle()
+    stand.pass_time(HOUR)
+    stand.node = with_note(stand.node, deployed_at=stand.now, synced_at=stand.now)
+    entered(stand, CONFIGURE)
+    stand.world.observed.requests.clear()
+    return stand
 
 
 # --- ensure_hardware_sync_configured

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from farrier.handlers.node.changes import Policy, with_fields
@@ -12,16 +10,15 @@ from farrier.model.node.layers import Management, OnboardingMode
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import OPERATOR, Broken, Fault
 from tests.support.found_machines import fails, is_done, waits
-from tests.support.stages import SITE, Stand, open_stand
+from tests.support.stages import SITE, Stand
 
 STAGE = O.LOAD_SITE_CONFIG
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.onboards(STAGE)
-        yield stand
+def stand(stand: Stand) -> Stand:
+    stand.onboards(STAGE)
+    return stand
 
 
 async def test_a_region_in_which_farriers_key_is_an_administrators_passes_the_stage(stand: Stand) -> None:

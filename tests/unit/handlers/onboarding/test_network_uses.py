@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.model.node.writes import UseNetworks
 from farrier.model.partition.partition import MemberState
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 PORT, OTHER = "0002c903000e0001", "0002c903000e0002"
 HELD = SegmentUse(name="lan", state="ready", site="north", free=True, address="10.9.0.2", prefix_length=24)
@@ -34,12 +33,11 @@ def partition(*ports: PortUse, **fields: Any) -> PartitionUse:
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.use(network=NetworkSite(segments=("lan",)), infiniband=InfinibandSite(partitions=("ib",)))
-        stand.onboards(OnboardingStage.APPLY_ROCE_PHASE2)
-        stand.node = with_fields(stand.node, ib_guids=(PORT,))
-        yield stand
+def at(stand: Stand) -> Stand:
+    stand.use(network=NetworkSite(segments=("lan",)), infiniband=InfinibandSite(partitions=("ib",)))
+    stand.onboards(OnboardingStage.APPLY_ROCE_PHASE2)
+    stand.node = with_fields(stand.node, ib_guids=(PORT,))
+    return stand
 
 
 async def with_(at: Stand, segment: SegmentUse = HELD, of: PartitionUse | None = None) -> Settled:

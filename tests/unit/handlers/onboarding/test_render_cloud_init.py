@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,17 +18,16 @@ from farrier.model.node.snapshot import Memo
 from farrier.model.node.stages import OnboardingStage
 from farrier.model.node.writes import IssueBootstrap
 from tests.support.nodes import Secrets
-from tests.support.stages import Stand, observation, open_stand
+from tests.support.stages import Stand, observation
 
 STAGE = OnboardingStage.RENDER_CLOUD_INIT
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.onboards(STAGE)
-        stand.node = with_fields(stand.node, maas_id="abc123")
-        yield stand
+def at(stand: Stand) -> Stand:
+    stand.onboards(STAGE)
+    stand.node = with_fields(stand.node, maas_id="abc123")
+    return stand
 
 
 def template(at: Stand, text: str, **fields: Any) -> None:

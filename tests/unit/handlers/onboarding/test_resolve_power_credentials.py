@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import msgspec
@@ -17,16 +16,15 @@ from farrier.model.node.stages import OnboardingStage as O
 from farrier.protocols import NodeCredentials
 from tests.support.found_machines import fails, is_done, steps, waits
 from tests.support.nodes import Secrets
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = O.RESOLVE_POWER_CREDENTIALS
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        stand.onboards(STAGE)
-        yield stand
+def stand(stand: Stand) -> Stand:
+    stand.onboards(STAGE)
+    return stand
 
 
 def keeps_secrets_in(stand: Stand, store: NodeCredentials) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -18,24 +17,23 @@ from farrier.model.node.snapshot import Agent, Bmc, Onboarding, StopRequest
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status
 from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, taken_up_again
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
+async def at(stand: Stand) -> Stand:
     """A node that this workflow has just deployed, and whose first boot will fail."""
-    async with open_stand() as stand:
-        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
-        await issue(stand)
-        stand.region.default_nature = Nature(deploy=DeployFate.CLOUD_INIT_FAILS)
-        await stand.settle()
-        stand.pass_time(HOUR)
-        entered(stand, STAGE)
-        stand.world.observed.requests.clear()
-        yield stand
+    await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+    await issue(stand)
+    stand.region.default_nature = Nature(deploy=DeployFate.CLOUD_INIT_FAILS)
+    await stand.settle()
+    stand.pass_time(HOUR)
+    entered(stand, STAGE)
+    stand.world.observed.requests.clear()
+    return stand
 
 
 def enrols(at: Stand, enrolled_at: datetime) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +16,7 @@ from farrier.model.node.snapshot import Bmc
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Nature, Status
 from tests.support.deployments import MINUTE, entered, issue, memo, on_ready, record, workflow
-from tests.support.stages import SITE, Stand, open_stand
+from tests.support.stages import SITE, Stand
 
 STAGE = OnboardingStage.WAIT_FOR_DEPLOYED
 JUDGE = OnboardingStage.CLASSIFY_DEPLOY_FAILURE
@@ -25,15 +24,14 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-async def at() -> AsyncIterator[Stand]:
+async def at(stand: Stand) -> Stand:
     """A node whose deployment was just requested."""
-    async with open_stand() as stand:
-        await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
-        await issue(stand)
-        await stand.settle()
-        entered(stand, STAGE)
-        stand.world.observed.requests.clear()
-        yield stand
+    await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
+    await issue(stand)
+    await stand.settle()
+    entered(stand, STAGE)
+    stand.world.observed.requests.clear()
+    return stand
 
 
 async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | StageStep:
