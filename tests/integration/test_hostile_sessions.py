@@ -54,9 +54,9 @@ SCENARIOS = (
     "ib_partition/test_members.py",
     "kinds/test_removal.py",
     *(f"network_segment/test_{name}.py" for name in ("addresses", "life")),
-    *(f"node/test_{name}.py" for name in ("beats", "brake", "clock_set_back", "decommission_in_maas", "deleted")),
-    *(f"node/test_{name}.py" for name in ("details", "foreseen", "granted_calls", "guards", "intents", "networks")),
-    *(f"node/test_{name}.py" for name in ("monitors_decide", "one_machine", "owning", "task_claimants")),
+    *(f"node/test_{name}.py" for name in ("beats", "brake", "brake_shown", "clock_set_back", "decommission_in_maas")),
+    *(f"node/test_{name}.py" for name in ("deleted", "details", "dry_runs", "granted_calls", "guards", "intents")),
+    *(f"node/test_{name}.py" for name in ("monitors_decide", "networks", "one_machine", "owning", "task_claimants")),
     *(f"test_{name}.py" for name in ("mended_json", "restored", "restores", "retention", "sites")),
 )
 _BODIES = """
