@@ -52,10 +52,8 @@ def natures(
     """Return the machines of the fleet and `others` by the names of their nodes, with the identities that their BMCs
     and agents report."""
     named = {name_of(number): system for number, system in enumerate(systems, start=after + 1)} | dict(others)
-    return {
-        name: Nature(hardware=Hardware(serial=facts_of(name)["serial"], uuid=system.uuid))
-        for name, system in named.items()
-    }
+    serials = {name: facts_of(name)["serial"] for name in named}
+    return {name: Nature(hardware=Hardware(serial=serials[name], uuid=named[name].uuid)) for name in named}
 
 
 def planned(

@@ -160,10 +160,8 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)
         async with (
-            machines_off({of.hardware.uuid: name for name, of in region.natures.items()}, off) as reports,
-            simulated_bmc(
-                options.directory / "bmc", (*systems, *spare.values()), configuration=PROMPT + reports
-            ) as bmc,
+            machines_off({of.hardware.uuid: name for name, of in region.natures.items()}, off) as tells,
+            simulated_bmc(options.directory / "bmc", (*systems, *spare.values()), configuration=PROMPT + tells) as bmc,
             open_region(region, speed=options.speed) as url,
         ):
             files = write_site(
