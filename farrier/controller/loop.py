@@ -9,6 +9,7 @@ gives back the shards.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -38,7 +39,7 @@ from farrier.slices import sliced, taken_in_slice
 
 _log = structlog.stdlib.get_logger(__name__)
 
-_SLICE = 64  # how many handlers one slice of the sweep calls at most, so that it hardly ever puts entries back
+_SLICE = 36  # how many handlers one slice of the sweep calls at most, so that it hardly ever puts entries back
 _PUBLISHED = 8  # how many runs are published together, because a publication has a fixed cost
 _MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
 _MASS = 64  # how many resources for which nobody waits are loaded together: some 20 ms of work for the database
@@ -183,7 +184,7 @@ class Loop(Generic[R, S, W, V]):
         """Run the handler for the due resources on their snapshots in memory, slice by slice, until cancelled."""
         while True:
             more = self.sweep()
-            await anyio.sleep(0 if more else _TICK)
+            await asyncio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
         """Run the handler for one slice of the due resources, on their snapshots in memory. Steps that only observe
