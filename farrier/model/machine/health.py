@@ -38,7 +38,7 @@ class Alert(msgspec.Struct, frozen=True):
     blocks_scheduling: bool = False
 
 
-class Health(msgspec.Struct, frozen=True):
+class Health(msgspec.Struct, frozen=True, gc=False):
     """The last report of an agent. Unknown fields are ignored, because agents are upgraded independently of farrier."""
 
     ok: bool = True
@@ -46,7 +46,7 @@ class Health(msgspec.Struct, frozen=True):
     ssh_seed: SshSeed = SshSeed.UNKNOWN
 
 
-class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+class Vitals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The facts that decide whether a node is healthy. `heard`, `awaited`, `blocking` and `is_off` apply to a node with
     an agent; the fields after them apply to an agentless node."""
 

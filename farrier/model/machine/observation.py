@@ -17,7 +17,7 @@ DOUBTFUL = frozenset({MaasFailure.ABSENT, MaasFailure.AUTH})
 """Failures after which another region may be at the URL: known machines are missing, or the key is refused."""
 
 
-class Region(msgspec.Struct, frozen=True, kw_only=True):
+class Region(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The state of the MAAS region of a node's site. `username` is the user of farrier's API key, or None until the
     region was read."""
 
@@ -57,7 +57,7 @@ CONFIRMED_AFTER = timedelta(seconds=60)
 """If two readings at least this far apart show a state, the state is not transient."""
 
 
-class MaasObservation(SeenMachine, frozen=True, kw_only=True, omit_defaults=False):
+class MaasObservation(SeenMachine, frozen=True, gc=False, kw_only=True, omit_defaults=False):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
     changes. The state is known to have lasted at least until `fresh_at`. This is the time of the reading, or of a later
     complete read of the region's events that shows no event of this machine. `since` is the time of the first reading

@@ -55,7 +55,7 @@ class Effect(StrEnum):
     QUARANTINE = "quarantine"  # it keeps the node out of service
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
+class Condition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A condition of a node. `requested` is the effect that its source requests, and `effect` is the effect that holds.
     `released` is set after an operator released the condition of a source that still states it. `since` is when the
     condition began, and `seen_at` is when its message or effect last changed; both are None until the condition is

@@ -185,7 +185,7 @@ def shortfall(require: Require, by: By | None) -> str | None:
             assert_never(never)
 
 
-class Cleaned(msgspec.Struct, frozen=True):
+class Cleaned(msgspec.Struct, frozen=True, gc=False):
     """A proven cleaning: by whom, and the ID of the decommission."""
 
     by: By

@@ -75,7 +75,7 @@ class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
     open: bool = False
 
 
-class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Bmc(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The facts about a node's BMC.
 
     Failures: `failures` counts consecutive failures of any class since the last edit or intent. `failure` is the class
@@ -184,7 +184,7 @@ class WorkflowOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     untouched: str | None = None
 
 
-class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Memo(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The record of a workflow for its later runs: its effects in MAAS, counts, and times.
 
     `candidate` is a machine that was found but not yet recorded. `asked_at` is when the stage last requested its
@@ -250,7 +250,7 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.deploys > self.disowned
 
 
-class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class _Job(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag_field="kind"):
     """The common fields of onboardings and decommissions. `mark` identifies the workflow's requests in MAAS. Until the
     workflow is stored, `id` is 0 and `mark` is empty. `attempt` numbers the attempts of the stage, starting at 1. The
     end-to-end clock starts at `mode_given_at`."""
@@ -319,7 +319,7 @@ LIVE_TASKS = frozenset({TaskStatus.QUEUED, TaskStatus.DISPATCHED})
 """The statuses of a task that has not ended."""
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The newest task of its type in the live workflow. `attempt` counts dispatches, and `failures` counts failed
     results."""
 
@@ -345,7 +345,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return (self.claimed_by or "").startswith("worker ")
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
+class Agent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed. `another`
     says how the machine on which the agent runs differs from the machine that the BMC or MAAS shows, or is None."""
 
@@ -372,7 +372,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 OUT_OF_SERVICE = frozenset({NodeStatus.DRAINING, NodeStatus.RETIRED, NodeStatus.REMOVING})
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One node over all layers.
 
     `maas_created` is set if farrier created the node's machine in MAAS. `redeploying` is set between the end of a
