@@ -57,21 +57,22 @@ class WaitingCallers:
 
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}
+        self._ends_at = math.inf  # no place ends earlier
 
     def before(self, caller: Hashable, now: float) -> int:
         """Return the number of callers before this caller. A caller without a place comes last. Places whose time is
         over are removed."""
-        self._until = {each: until for each, until in self._until.items() if until >= now}
-        count = 0
-        for each in self._until:
-            if each == caller:
-                break
-            count += 1
-        return count
+        if self._ends_at < now:
+            self._until = {each: until for each, until in self._until.items() if until >= now}
+            self._ends_at = min(self._until.values(), default=math.inf)
+        if caller not in self._until:
+            return len(self._until)
+        return next(count for count, each in enumerate(self._until) if each == caller)
 
     def keep(self, caller: Hashable, *, until: float) -> None:
         """Keep the caller's place until a time, by the clock of `before`."""
         self._until[caller] = until
+        self._ends_at = min(self._ends_at, until)
 
     @contextmanager
     def waiting(self, caller: Hashable) -> Iterator[None]:
