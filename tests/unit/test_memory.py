@@ -11,9 +11,9 @@ import pytest
 
 from farrier import memory
 from farrier.io import codec
+from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.health import Health
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.maas.reading import MaasStatus
 from farrier.model.node.layers import Management, NodeStatus
 from farrier.model.node.snapshot import NO_TIME, Agent, Bmc, Node
 
@@ -51,8 +51,14 @@ def test_the_collector_does_not_visit_the_snapshots_of_nodes() -> None:
         system_id="abc123", state=MaasStatus.DEPLOYED, since=NO_TIME, read_at=NO_TIME, fresh_at=NO_TIME
     )
     whole = Node(
-        **{"id": 1, "name": "a", "version": 1, "status": NodeStatus.ACTIVE, "management": Management.MANAGEABLE},
-        **{"bmc": Bmc(), "agent": Agent(enrolled_at=NO_TIME, health=Health()), "maas": state},
+        id=1,
+        name="a",
+        version=1,
+        status=NodeStatus.ACTIVE,
+        management=Management.MANAGEABLE,
+        bmc=Bmc(),
+        agent=Agent(enrolled_at=NO_TIME, health=Health()),
+        maas=state,
     )
     node = codec.reader(Node, "a node")(msgspec.json.encode(whole).decode())
     assert node.agent is not None
