@@ -259,22 +259,14 @@ class Agenda(Generic[R]):
         delete: the wakes that the load read. `outcome` is the decision of the run; later runs on this snapshot compare
         their decisions with it. Without an `outcome`, the snapshot is dropped, so the next run loads the resource
         first."""
-        if entry.phase not in (Phase.RUNNING, Phase.ACTING):
-            return ()
-        wakes, entry.wakes = entry.wakes, ()
-        entry.reruns = 0
-        entry.outcome = outcome
-        if outcome is None:
-            entry.snapshot = None
-        self._settle(entry, due_at)
-        return wakes
+        return self._rests(entry, due_at, entry.snapshot if outcome is not None else None, outcome)
 
     def confirms(self, entry: AgendaEntry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
         """Record a run whose only change is that a fact was confirmed again. This method does the same as `rests`,
         except that the confirmation stays in memory and the stored outcome does not change. `snapshot` is the state
         that the run returned. If runs of a kind confirm facts, this state has the type `R`."""
-        entry.snapshot = entry.confirmed = snapshot
-        return self.rests(entry, due_at, outcome=entry.outcome)
+        entry.confirmed = snapshot
+        return self._rests(entry, due_at, snapshot, entry.outcome)
 
     def requeue(self, entry: AgendaEntry[R]) -> None:
         """Load the resource now. The loop calls this method if a run on the snapshot in memory decided to act, if a run
@@ -373,6 +365,15 @@ class Agenda(Generic[R]):
         waiting.entries.append(entry)
         waiting.ahead += once_more
         self.load_at = min(self.load_at, load_at)
+
+    def _rests(self, entry: AgendaEntry[R], due_at: float, snapshot: R | None, outcome: Any) -> tuple[Any, ...]:
+        if entry.phase not in (Phase.RUNNING, Phase.ACTING):
+            return ()
+        wakes, entry.wakes = entry.wakes, ()
+        entry.reruns = 0
+        entry.snapshot, entry.outcome = snapshot, outcome
+        self._settle(entry, due_at)
+        return wakes
 
     def _settle(self, entry: AgendaEntry[R], due_at: float) -> None:
         """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""

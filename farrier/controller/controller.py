@@ -21,7 +21,7 @@ import structlog
 from farrier.controller.host import LoopContext, asked
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY, SETTLED_AFTER
-from farrier.controller.signal import Wakeup
+from farrier.controller.signal import Wakeup, next_moment
 from farrier.errors import DatabaseUnreachable
 from farrier.model.loop.controllers import SHARDS, Renewal, Shard
 from farrier.protocols import Controllers
@@ -345,7 +345,7 @@ class Controller:
                 _log.warning("controller.out_of_touch")
                 self._cancel_steps()
             might = may
-            await anyio.sleep(_WATCH)
+            await next_moment(_WATCH)
 
 
 def _by_kind(shards: Iterable[Shard]) -> Mapping[str, list[int]]:

@@ -27,7 +27,7 @@ from farrier.controller.locked import AGAIN_AFTER, Ended, Locked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import BLOCKED, Acting, Run, Runner, log_blocked
 from farrier.controller.seen_wakes import SeenWakes
-from farrier.controller.signal import Bell
+from farrier.controller.signal import Bell, next_moment
 from farrier.controller.steps import Steps
 from farrier.controller.unknown_commits import Unsettled
 from farrier.model.loop.controllers import ListedResources
@@ -184,7 +184,7 @@ class Loop(Generic[R, S, W, V]):
         """Run the handler for the due resources on their snapshots in memory, slice by slice, until cancelled."""
         while True:
             more = self.sweep()
-            await asyncio.sleep(0 if more else _TICK)
+            await (asyncio.sleep(0) if more else next_moment(_TICK))
 
     def sweep(self) -> bool:
         """Run the handler for one slice of the due resources, on their snapshots in memory. Steps that only observe
@@ -218,12 +218,13 @@ class Loop(Generic[R, S, W, V]):
                 ran.setdefault("wait" if type(decision) is Wait else "do_nothing", []).append(ended - began)
             began = ended
         agenda.wheel.put_back(due, now)
-        self.steps.begin_observing()
+        more = more or bool(due)
+        self.steps.begin_observing(more=more)
         if ran:
             self._host.sink.ran(self.kind, ran)
         if agenda.load_at <= now:
             self._to_load.ring()
-        return more or bool(due)
+        return more
 
     async def _load(self) -> None:
         """Load and run resources in batches, until the process stops."""
@@ -457,7 +458,7 @@ class Loop(Generic[R, S, W, V]):
     async def _settle(self) -> NoReturn:
         """Settle commits whose replies were lost, until cancelled."""
         while True:
-            await anyio.sleep(_PAUSE)
+            await next_moment(_PAUSE)
             if await self._unsettled.settle():
                 self._to_load.ring()
 

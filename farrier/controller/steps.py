@@ -39,6 +39,10 @@ _AGAIN_AFTER = 1.0
 _ASK_AT_MOST_EVERY = 0.1
 # The shortest interval between two statements about marks, in seconds.
 _MARK_EVERY = 0.1
+# So many steps that only observe are marked at once, while the sweep plans further ones.
+_MARKED_TOGETHER = 128
+# So many steps begin before other tasks run.
+_BEGUN_TOGETHER = 4
 # The pause after a statement that failed, in seconds.
 _PAUSE = 0.5
 
@@ -156,9 +160,9 @@ class Steps(Generic[R, S, W, V]):
         self._agenda.remembers(entry)
         self._observing.append(Acting(entry, Turn(id=entry.id, epoch=epoch), step, self._host.may_act))
 
-    def begin_observing(self) -> None:
-        """Begin the steps that `observe` planned."""
-        if self._observing:
+    def begin_observing(self, *, more: bool) -> None:
+        """Begin the steps that `observe` planned; a few wait if `more` may follow at once."""
+        if len(self._observing) >= (_MARKED_TOGETHER if more else 1):
             planned, self._observing = self._observing, []
             self.begin([plan.entry for plan in planned], planned)
 
@@ -180,7 +184,9 @@ class Steps(Generic[R, S, W, V]):
             planned, self._planned = self._planned, []
             marked = await self._mark({plan.entry.id: plan.step.name for plan in planned})
             await anyio.lowlevel.checkpoint_if_cancelled()  # after a cancellation, `tasks` may have ended
-            for plan in planned:
+            for number, plan in enumerate(planned, start=1):
+                if number % _BEGUN_TOGETHER == 0:
+                    await anyio.lowlevel.checkpoint()
                 if marked and plan.entry.id in marked and not self._closed:
                     tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.entry.id} {plan.step.name}")
                 else:

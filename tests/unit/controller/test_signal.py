@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
-from farrier.controller.signal import Wakeup
+from farrier.controller.signal import Wakeup, until_next
 
 LONG = 3600.0
+
+
+def test_tasks_that_wait_for_the_next_moment_wake_together() -> None:
+    woken = [at + until_next(0.5, at) for at in (7.0, 7.1, 7.48, 7.499)]
+    assert woken == pytest.approx([7.5, 7.5, 7.5, 8.0])
 
 
 async def test_a_signal_set_before_the_wait_ends_it_at_once_and_only_once() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -109,6 +110,7 @@ def target_of_address(node: Node) -> BmcTarget:
     )
 
 
+@lru_cache(maxsize=16_384)
 def split(address: str) -> tuple[str, str]:
     """Split the URL of a BMC into the URL without a path, and the path of the system, which may be empty. Any other
     address has no path; the BMC client refuses a malformed address."""
