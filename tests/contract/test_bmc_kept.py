@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ssl
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -147,28 +148,29 @@ async def test_a_bmc_that_limits_its_clients_gets_a_connection_for_each_read(kee
             assert (keeping.connections - opened, len(keeping.requests)) == (reads, reads)
 
 
-async def test_a_bmc_that_refused_a_connection_gets_a_connection_for_each_read(
-    tmp_path: Path, authority: Authority
+async def test_a_bmc_that_refused_a_connection_gets_a_connection_for_each_read(keeping: FakeBmc) -> None:
+    """A BMC that refuses a connection may have too many of them."""
+    addresses = iter(["127.0.0.2", "127.0.0.1", "127.0.0.1"])
+
+    async def lookup(_host: str) -> Sequence[str]:
+        return (next(addresses),)
+
+    trust, port = BmcTrustConfig(insecure=True), keeping.url.rpartition(":")[2]
+    named = BmcTarget(address=f"https://{NAME}:{port}", credential=CREDENTIAL, system_path=SYSTEM)
+    async with connect(keeping.ca_file, lookup=lookup, trust=trust) as client:
+        with pytest.raises(BmcError, match="connection refused"):
+            await client.read(named)
+        for reads in (1, 2):
+            await client.read(named)
+            assert keeping.connections == reads
+
+
+async def test_a_connection_needs_no_lookup_of_its_checked_address(
+    bmc: FakeBmc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that hangs up during the handshake has too many connections, as the client sees it."""
-    refusing = True
-
-    async with fake_bmc(tmp_path, authority) as bmc:
-        bmc.keeps = True
-        target = at(bmc)
-        trust = BmcTrustConfig(ca_file=str(bmc.ca_file))
-        async with connect(bmc.ca_file, trust=trust, lookup=_nowhere) as client:
-            named = BmcTarget(address=f"https://{NAME}:1", credential=CREDENTIAL, system_path=SYSTEM)
-            with pytest.raises(BmcError):
-                await client.read(named)
-            assert refusing
-            await client.read(target)  # another BMC is not affected
-            await client.read(target)
-            assert bmc.connections == 1
-
-
-async def _nowhere(_host: str) -> Sequence[str]:
-    return ("127.0.0.1",)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)
+    async with connect(bmc.ca_file) as client:
+        assert (await client.read(at(bmc))).power is PowerState.ON
 
 
 @pytest.mark.parametrize("most", [0, 1])
@@ -220,7 +222,7 @@ async def test_a_connection_ends_when_the_bindings_change(bmc: FakeBmc) -> None:
         assert (raised.value.failure, bmc.connections) == (BmcFailure.INCOMPLETE, 2)
 
 
-async def test_a_connection_ends_when_the_credential_has_a_new_version(keeping: FakeBmc) -> None:
+async def test_a_connection_ends_when_the_credential_is_another_or_has_a_new_version(keeping: FakeBmc) -> None:
     store, clock = Secrets(), HandClock()
     async with connect(keeping.ca_file, bindings=FILES, store=store, clock=clock) as client:
         target = at(keeping, "file:/run/creds/bmc-1")
@@ -230,16 +232,10 @@ async def test_a_connection_ends_when_the_credential_has_a_new_version(keeping: 
         clock.advance(READ_EVERY)
         assert (await client.read(target)).credential_version == "v2"
         assert (keeping.connections, keeping.failed_logins) == (2, 0)
-
-
-async def test_a_connection_ends_when_the_node_gets_another_credential(keeping: FakeBmc) -> None:
-    store = Secrets()
-    async with connect(keeping.ca_file, bindings=FILES, store=store) as client:
-        for reference in ("file:/run/creds/bmc-1", "file:/run/creds/bmc-2"):
-            await client.read(at(keeping, reference))
-            await client.read(at(keeping, reference))
+        for _ in range(2):
+            await client.read(at(keeping, "file:/run/creds/bmc-2"))
         await keeping.until_open(1)
-    assert keeping.connections == 2
+        assert keeping.connections == 3
 
 
 async def test_a_client_with_another_certificate_policy_uses_no_earlier_connection(
@@ -320,12 +316,21 @@ async def test_a_bmc_that_keeps_no_connection_resumes_the_tls_session(tmp_path: 
 
 async def test_another_certificate_authority_resumes_no_session(tmp_path: Path, authority: Authority) -> None:
     context = tls_with(authority.issue(tmp_path, hosts=("127.0.0.1",)))
-    assert isinstance(tls.ResumingContext.at(HandClock()), ssl.SSLContext)
     async with fake_bmc(tmp_path, authority, tls=context) as bmc:
         for _ in range(2):
             async with connect(bmc.ca_file) as client:
                 await client.read(at(bmc))
     assert context.session_stats()["hits"] == 0
+
+
+def test_a_session_that_may_be_used_makes_no_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "MOST", 1)
+    clock, session = HandClock(), cast("Any", object())
+    context = tls.ResumingContext.at(clock)
+    context.keep("one", session)
+    assert not context.make_room("two")
+    clock.advance(tls.CHECKED_FOR)
+    assert context.make_room("two")
 
 
 async def test_a_secret_in_a_file_is_read_once_a_minute_and_again_after_a_refusal(keeping: FakeBmc) -> None:
