@@ -15,10 +15,8 @@ from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
 from tests.integration.test_pages import without_guards
 from tests.integration.test_pages_actions import ANSWER, acting, hidden
-from tests.support import pg
 from tests.support.loop import PATIENCE
-from tests.support.site import opened
-from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site, register
+from tests.support.web import WITH_TOKEN, open_site, register
 
 __all__ = ["acting"]
 
@@ -98,18 +96,6 @@ async def test_the_form_is_a_preview_that_submits_nothing(acting: httpx.AsyncCli
     assert "the table of actions would reject 1 now" in preview and "no controller answered;" in preview
     assert "gpu-19 : drain is accepted" in preview
     assert await asked(conn) == []
-
-
-async def test_a_dry_run_shows_the_answers_and_submits_nothing(db: pg.Database) -> None:
-    async with opened(db) as site, client_of(open_site(backend_on(site.pool, db.dsn))) as browser:
-        machine = await site.register()
-        browser.headers.update(WITH_TOKEN)
-        path = "/act?action=drain&which=all&q=gpu-1"
-        form = await browser.get(path)
-        shown = texts((await browser.post(path, data=hidden(form.text) | {"reason": "x", "dry-run": "1"})).text)
-        assert "Nothing was submitted. 0 of 1 would be accepted now." in shown
-        assert f"{machine.name} : " in shown and "would reject 1 now" in shown
-        assert not await site.conn.fetchval("SELECT count(*) FROM farrier.intents")
 
 
 @pytest.mark.usefixtures("_fleet")

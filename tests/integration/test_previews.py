@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -90,18 +91,25 @@ async def test_the_form_for_many_nodes_has_the_answers_of_the_controllers(db: pg
         path = f"/act?action={ADOPT}&which=all&q=bare-"
         async with browsing(site, db) as browser:
             form = await browser.get(path)
+            before = await site.conn.fetchval(INTENTS)
             dry = await browser.post(path, data=hidden(form.text) | {"dry-run": "1"})
+            assert await site.conn.fetchval(INTENTS) == before
+        assert "Nothing was submitted. 0 of 2 would be accepted now." in texts(dry.text)
         for shown in (texts(form.text), texts(dry.text)):
             assert "the controllers would reject 2 now" in shown and "bare-1 : " in shown
             assert "no controller answered" not in shown
 
 
-@pytest.mark.parametrize("asks", [["--dry-run"], []], ids=["dry run", "confirmation"])
-async def test_a_command_has_the_answers_of_the_controllers(db: pg.Database, asks: Sequence[str]) -> None:
+@pytest.mark.parametrize("words", ["import FILE --dry-run", "node manage bare-* --dry-run", "node manage bare-*"])
+async def test_a_command_has_the_answers_of_the_controllers(db: pg.Database, words: str, tmp_path: Path) -> None:
+    (tmp_path / "FILE.csv").write_text("name,macs\nbare-1,02:00:00:00:00:01\nbare-2,02:00:00:00:00:02\nbare-3,\n")
     async with opened(db) as site, answering(site):
         for name in ("bare-1", "bare-2"):
             await site.register(name)
-        ends = ExitCode.FAILED if asks else ExitCode.USAGE
-        said = await Prompt(FARRIER_DATABASE_DSN=db.dsn)("node", "manage", "bare-*", *asks, ends=ends)
+        await site.register("other", macs=["02:00:00:00:00:01", "02:00:00:00:00:02"])
+        ends = ExitCode.FAILED if "--dry-run" in words else ExitCode.USAGE
+        given = words.replace("FILE", str(tmp_path / "FILE.csv")).split()
+        said = await Prompt(FARRIER_DATABASE_DSN=db.dsn)(*given, ends=ends)
         assert "the controllers would reject 2 now" in " ".join(said.err.replace("│", " ").split())
         assert not await site.conn.fetchval(INTENTS)
+        assert not await site.conn.fetchval("SELECT true FROM farrier.nodes WHERE name = 'bare-3'")

@@ -45,11 +45,13 @@ async def importing(  # noqa: PLR0913 - one parameter is one option
             metavar="SITE", help="Import the machines of this site's MAAS region.", autocompletion=completed_names.sites
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing. Show what would change, and the answers to its intents.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Annotated[str, typer.Option(help="Time limit for the answer to the intent of each node.")] = "60s",
     requested_by: answers.By = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what would change as JSON, without answers.")] = False,
 ) -> None:
     """Register nodes from a file or a MAAS region, and change registered nodes.
 
@@ -67,11 +69,11 @@ async def importing(  # noqa: PLR0913 - one parameter is one option
     steps = await _plan(session, rows)
     _preview(steps, as_json=as_json)
     counts = Counter(step.verb for step in steps)
-    if dry_run or not any(counts[verb] for verb in _CHANGING):
+    if as_json or not any(counts[verb] for verb in _CHANGING):
         return
     to_do = " and ".join(f"{verb} {counted(counts[verb], NODE)}" for verb in _CHANGING if counts[verb])
-    bulk.confirm(to_do, yes=yes)
-    how = bulk.orders(yes=True, timeout=timeout, requested_by=requested_by)
+    bulk.confirm(to_do, yes=yes or dry_run)
+    how = bulk.orders(dry_run=dry_run, yes=True, timeout=timeout, requested_by=requested_by)
     await _apply(session, steps, how)
 
 
@@ -103,8 +105,9 @@ def _preview(steps: Sequence[ImportStep], *, as_json: bool) -> None:
 
 
 async def _apply(session: CommandSession, steps: Sequence[ImportStep], how: Orders) -> None:
-    """Register all new nodes or none, and submit intents for the others. Raises typer.Exit if one is refused."""
-    new = [step.row for step in steps if step.node is None]
+    """Register all new nodes or none, and submit intents for the others; a dry run only asks for the answers to these
+    intents. Raises typer.Exit if one is refused."""
+    new = [step.row for step in steps if step.node is None and not how.dry_run]
     if new:
         await session.requests.register([Registration(name=row.name, **{**row.bmc, **row.values}) for row in new])
         typer.echo(f"{counted(len(new), NODE)} registered", err=True)
