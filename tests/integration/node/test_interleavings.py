@@ -138,10 +138,11 @@ async def test_an_intent_before_the_commit_that_deletes_the_node_is_answered_onc
     assert not await by_hand.is_woken()
 
 
-async def test_an_intent_during_the_last_run_of_a_deleted_node_is_answered_once(
-    client: Connection, by_hand: ByHand, db: pg.Database
+@pytest.mark.parametrize("is_over", [False, True], ids=["during", "after"])
+async def test_an_intent_during_or_after_the_last_run_of_a_deleted_node_is_answered_once(
+    client: Connection, by_hand: ByHand, db: pg.Database, is_over: bool
 ) -> None:
-    """An intent, inserted before the node is deleted, is committed during the node's last run: one more run follows."""
+    """The intent was inserted before the node is deleted. Its wake causes one more run, which rejects it."""
     run = await to_the_brink(client, by_hand)
     async with db.connect() as slow:
         late = slow.transaction()
@@ -150,32 +151,17 @@ async def test_an_intent_during_the_last_run_of_a_deleted_node_is_answered_once(
         await by_hand.commit(run)
         last = by_hand.finish(await by_hand.load())
         assert last.outcome == "deleted"
-        await late.commit()
+        if not is_over:
+            await late.commit()
         await by_hand.commit(last)
-    assert await by_hand.is_woken()
-    await by_hand.rest()
-    assert await answered(client) == [1, 1]
-    assert not await by_hand.is_woken()
-
-
-async def test_an_intent_after_the_last_run_of_a_deleted_node_is_answered_once(
-    client: Connection, by_hand: ByHand, db: pg.Database
-) -> None:
-    """The client's COMMIT succeeds; the intent's wake causes one more run, which rejects the intent."""
-    run = await to_the_brink(client, by_hand)
-    async with db.connect() as slow:
-        late = slow.transaction()
-        await late.start()
-        await ask(slow)
-        await by_hand.commit(run)
-        await by_hand.rest()
-        assert not (await by_hand.io.listing([1])).ids, "no controller lists a deleted node"
-        await late.commit()
+        if is_over:
+            assert not (await by_hand.io.listing([1])).ids, "no controller lists a deleted node"
+            await late.commit()
     assert await by_hand.is_woken()
     await by_hand.rest()
     assert await answered(client) == [1, 1]
     assert await client.fetchval("SELECT status FROM farrier.intents WHERE id = 2") == "rejected"
-    assert not (await by_hand.io.listing([1])).ids
+    assert not (await by_hand.io.listing([1])).ids and not await by_hand.is_woken()
 
 
 async def test_an_insert_for_a_deleted_node_is_refused(client: Connection, by_hand: ByHand) -> None:

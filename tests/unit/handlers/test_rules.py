@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.rules.workflow import MOST_INTERRUPTIONS
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Wait
-from farrier.model.machine.bmc import PowerState
+from farrier.model.machine.bmc import BmcFailure, PowerState
 from farrier.model.machine.health import Alert, Health
 from farrier.model.machine.observation import Outage
 from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
@@ -24,7 +25,7 @@ from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import AfterUndo, Bmc, Node, Pause, StopRequest, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage
-from farrier.model.node.writes import CreateTask, EndTask, RevokeBootstrap
+from farrier.model.node.writes import CreateTask, EndTask, LeaveService, RevokeBootstrap
 from tests.support.nodes import (
     LONG_AGO,
     MINUTE,
@@ -39,6 +40,7 @@ from tests.support.nodes import (
     moved,
     node,
     onboarding,
+    reporting,
     task,
     with_bmc,
     writes,
@@ -154,6 +156,29 @@ def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> N
     warned = msgspec.structs.replace(agent(), health=Health(alerts=(Alert("fan", "slow"),)))
     assert isinstance(decide(node(N.ACTIVE, agent=warned)), DoNothing)
     assert moved(decide(node(N.ACTIVE, agent=agent("xid-79")))).status is N.QUARANTINED
+
+
+IS_OFF = {"power": PowerState.OFF, "power_at": NOW, "power_since": NOW}
+
+
+@pytest.mark.parametrize(
+    ("bmc", "alerts", "causes"),
+    [
+        ({}, ("xid-79",), ["agent"]),
+        ({"sync_failure": BmcFailure.IDENTITY_MISMATCH, "sync_error": "it"}, (), ["identity"]),
+        (IS_OFF, (), ["bmc"]),
+        (IS_OFF | {"desired_power": PowerState.OFF}, (), []),
+        (IS_OFF | {"off_asked_at": NOW - MINUTE}, (), []),
+    ],
+    ids=["not ok", "another machine", "off", "kept off", "switched off"],
+)
+def test_a_brake_counts_each_fact_that_takes_a_node_out_of_service_but_a_power_off_by_intent(
+    bmc: dict[str, Any], alerts: tuple[str, ...], causes: list[str]
+) -> None:
+    it = with_bmc(M.MANAGEABLE, Bmc(**bmc), status=N.ACTIVE, agent=agent(heard=NOW - MINUTE))
+    decision = decide(reporting(it, agent(*alerts, heard=NOW - MINUTE)))
+    assert isinstance(decision, Transition) and decision.to.status is not N.ACTIVE
+    assert [each.source for each in writes(decision) if isinstance(each, LeaveService)] == causes
 
 
 # --- attempts and deadlines
