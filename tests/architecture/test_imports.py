@@ -81,5 +81,5 @@ def test_every_rule_is_for_a_state_and_no_state_has_more_than_one_rule_of_the_bm
 
 def test_every_module_of_intents_is_in_the_table_of_responses() -> None:
     assert RESPONSES.keys() == set(Action)
-    shared = {f"{NODE}.intents.dispatch", f"{NODE}.intents.reply"}
+    shared = {f"{NODE}.intents.{name}" for name in ("alternatives", "dispatch", "reply")}
     assert {module for module in MODULES if module.startswith(f"{NODE}.intents.")} - shared == ALIKE["responses"]

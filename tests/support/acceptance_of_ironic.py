@@ -225,9 +225,7 @@ async def deleted_while_verifying(site: Site) -> None:
 
 @row("C04", theirs="refused in active", ours="the same; the reason names other intents")
 async def delete_in_active(site: Site) -> None:
-    assert "decommission the node, or remove it" in await refused(
-        await adoption.adopted_without_an_agent(site), "delete"
-    )
+    assert "submit drain" in await refused(await adoption.adopted_without_an_agent(site), "delete")
 
 
 @row(

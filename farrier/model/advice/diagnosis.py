@@ -12,7 +12,7 @@ import msgspec
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents.actions import Action
 from farrier.model.intents.workflow_condition import POWER_IS_FREE
-from farrier.model.maas.reading import MaasStatus
+from farrier.model.maas.reading import UNUSED, MaasStatus
 from farrier.model.maas.region import RegionState
 from farrier.model.machine.bmc import PowerState
 from farrier.model.machine.expected import EXPECTED, GOES_ON_AT, REPORTED, disagreement, goals_left, shows_goal
@@ -50,8 +50,6 @@ _TASK_STAGES = frozenset(
 # logins of other nodes at the same BMC count, too.
 _LOGIN_PAUSE = "waits for a pause in logins"
 _WITHOUT_BMC = (Management.UNMANAGED, Management.ERROR)
-# The states of a machine that nobody uses.
-_UNUSED = frozenset({MaasStatus.READY, MaasStatus.NEW, MaasStatus.ABSENT})
 _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
@@ -226,7 +224,7 @@ def may_be_in_use(node: NodeDetail, now: datetime, patience: Patience) -> bool:
     """Return whether somebody may use the node's machine: only a fresh reading of a free or absent machine proves that
     nobody does."""
     seen = fresh_reading(node, now, patience)
-    return seen is None or seen.state not in _UNUSED
+    return seen is None or seen.state not in UNUSED
 
 
 def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: Patience) -> bool:

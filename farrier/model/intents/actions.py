@@ -191,7 +191,6 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         accepted_in=NEVER_ACTIVE,
         managements=frozenset(Management) - TRANSIENT,
         condition=workflow_condition.NO_DECOMMISSION,
-        instead="decommission the node, or remove it",
         interrupts=True,
         destructive=Destructive(),
     ),

@@ -32,6 +32,10 @@ class MaasStatus(StrEnum):
     UNKNOWN = "unknown"  # a status number of a newer MAAS: it proves nothing about the machine
 
 
+UNUSED = frozenset({MaasStatus.READY, MaasStatus.NEW, MaasStatus.ABSENT})
+"""The states of a machine that nobody uses."""
+
+
 class StatusNumber(IntEnum):
     """The status numbers of MAAS, which are the same in all versions 3.x."""
 

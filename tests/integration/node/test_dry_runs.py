@@ -35,6 +35,7 @@ async def test_a_dry_run_gives_the_answer_and_the_reason_that_the_intent_then_ge
         (machine.name, "release", {}),
         (machine.name, "quarantine", {"reason": "fans"}),
         (machine.name, "delete", {}),
+        (machine.name, "decommission", {"mode": "full_decommission"}),
         (fresh.name, "onboard", {"mode": "deploy"}),
         (fresh.name, "manage", {}),
         (fresh.name, "onboard", {"mode": "manual"}),

@@ -325,7 +325,7 @@ async def test_many_intents_for_a_node_that_is_deleted_are_all_answered(site: Si
 REJECTED: list[tuple[str, dict[str, Any], str]] = [
     ("release", {}, "no hold and no condition keeps the node out of service"),
     ("remove", {}, "remove is accepted in status retired; this node is active"),
-    ("delete", {}, "decommission the node, or remove it"),
+    ("delete", {}, "this node is active; submit drain to retire the node"),
     ("onboard", {"mode": "manual"}, "in status bootstrap_issued, enrolling, quarantined, retired; this node is active"),
     ("resume", {}, "this node has no live workflow"),
     ("manage", {}, "while management is enroll, manageable, adopt_failed; the management of this node is unmanaged"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,14 +11,10 @@ from farrier.model.advice import explanation
 from farrier.model.advice.recommended import Recommended
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import PowerRequest
-from farrier.model.intents.preview import Foreseen, PreviewVerdict
-from farrier.model.intents.requests import IntentRequest
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, NotYet, PowerState
 from farrier.model.node.limits import Limits
 from farrier.model.node.snapshot import TaskType as T
-from tests.support.answering import answering
 from tests.support.fake_bmc import READING
-from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 TASKS = (T.RELEASE_ALLOCATIONS, T.DRAIN, T.CLEANUP_STORAGE, T.SCRUB_GPU, T.VALIDATE_CLEAN, T.UNINSTALL)
@@ -97,30 +92,19 @@ async def test_a_bmc_that_cannot_be_used_needs_leave_on(site: Site, leave_on: bo
         assert (await machine.state())[0] == "deleted"
 
 
-NO_WAY = "the machine would stay on: MAAS cannot switch it off, and the node has no BMC. If it may stay on, "
+NO_WAY = "the machine would stay on: MAAS cannot switch it off, and the node has no BMC"
+LEFT = "submit decommission with mode: full_decommission and leave_on: true if it may stay on"
 
 
 async def test_a_machine_that_neither_maas_nor_a_bmc_can_switch_off_needs_leave_on(site: Site) -> None:
     machine = await site.active()
     answer = await machine.ask("decommission", **FULL)
-    assert (answer.status, answer.reason) == ("rejected", f"decommission: {NO_WAY}add leave_on: true")
+    assert (answer.status, answer.reason) == ("rejected", f"decommission: {NO_WAY}; {LEFT}")
     assert (await machine.state())[0] == "active"
     answer = await machine.ask("decommission", **FULL, leave_on=True)
     assert answer.status == "accepted" and "the machine stays on" in str(answer.reason)
     await cleaned(machine)
     assert (await machine.state())[0] == "deleted"
-
-
-async def test_a_dry_run_says_that_leave_on_is_needed(site: Site) -> None:
-    machine = await site.active()
-    wanted = [
-        IntentRequest(resource=machine.name, action="decommission", params=params)
-        for params in (FULL, FULL | {"leave_on": True})
-    ]
-    async with answering(site) as client:
-        without, added = await client.foresee("node", wanted, timedelta(seconds=PATIENCE))
-    assert without == Foreseen(PreviewVerdict.REJECTED, f"decommission: {NO_WAY}add leave_on: true")
-    assert added is not None and added.verdict is PreviewVerdict.ACCEPTED
 
 
 async def test_a_bmc_that_is_taken_away_during_the_decommission_stops_it_until_leave_on_is_added(site: Site) -> None:

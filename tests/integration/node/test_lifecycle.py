@@ -98,7 +98,7 @@ async def test_a_quarantine_survives_a_drain_that_is_cancelled(site: Site) -> No
     assert await machine.quarantine() == "operator/default"
     await (await machine.asked("drain")).finish(TaskType.DRAIN)
     assert await machine.quarantine() == "operator/default", "a hold stands until it is released"
-    assert "default: fire; release default first" in await told(machine, "reactivate")
+    assert "default: fire; submit release with key: default" in await told(machine, "reactivate")
     await machine.asked("release")
     assert (await machine.state())[0] == "retired", "a release moves only a quarantined node"
     await (await machine.asked("reactivate")).beat()
@@ -199,7 +199,7 @@ async def test_a_deleted_node_accepts_no_intent_token_or_heartbeat(site: Site) -
 
 async def test_a_node_that_was_in_service_is_not_deleted(site: Site) -> None:
     machine = await (await site.active()).asked("quarantine", reason="x")
-    assert "decommission or remove it" in await told(machine, "delete")
+    assert "submit drain to retire the node" in await told(machine, "delete")
 
 
 async def test_a_removed_node_has_no_agent_and_no_wake(site: Site) -> None:

@@ -85,7 +85,7 @@ def test_a_node_whose_cleaning_was_cancelled_is_marked_and_does_not_return_to_se
     assert (given_up.verdict, given_up.node.status, given_up.node.not_scrubbed) == ("accepted", N.RETIRED, True)
     for action, params in ((Action.REACTIVATE, {}), (Action.ONBOARD, {"mode": "manual"})):
         refused = ask(idle(given_up.node), action, **params)
-        assert refused.verdict == "rejected" and "complete scrub" in refused.reason, action
+        assert refused.verdict == "rejected" and "submit decommission with mode: soft_reset" in refused.reason, action
 
 
 @pytest.mark.parametrize("status", [T.QUEUED, T.DISPATCHED, T.FAILED, T.EXPIRED])

@@ -19,7 +19,7 @@ from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Node, Onboarding
-from tests.support.nodes import LONG_AGO, NOW, answers, intent, moved, node, onboarding
+from tests.support.nodes import LONG_AGO, NOW, agent, answers, intent, moved, node, onboarding
 from tests.support.stages import SITE
 
 SITES = {"north": SITE, "south": Site(name="south")}
@@ -108,8 +108,10 @@ def test_a_retired_node_whose_machine_was_released_is_installed_again() -> None:
 def test_a_retired_node_whose_machine_is_still_deployed_is_refused() -> None:
     for mode in ("deploy", "manual"):
         asking = (intent(Action.ONBOARD, mode=mode),)
-        reason = refused(asked(N.RETIRED, maas_id="abc123", maas=seen(MaasStatus.DEPLOYED), intents=asking))
-        assert "abc123 is still deployed" in reason and "reactivate" in reason and "reimage" in reason
+        fields: dict[str, Any] = {"maas_id": "abc123", "maas": seen(MaasStatus.DEPLOYED), "agent": agent()}
+        reason = refused(asked(N.RETIRED, intents=asking, **fields))
+        assert "abc123 is still deployed" in reason and "reactivate" in reason
+        assert ("reimage" in reason) is (mode == "deploy"), "a harmless intent is not answered by one that erases"
 
 
 def test_a_stale_observation_refuses_nothing_because_the_stages_read_the_machine() -> None:

@@ -276,12 +276,6 @@ def test_resume_is_always_accepted_while_a_lifecycle_task_may_be_lost(
     assert actions.check(Action.RESUME, status, Management.ERROR, live) == Allowed()
 
 
-def test_a_refused_delete_names_the_intent_to_submit_instead() -> None:
-    answer = actions.check(Action.DELETE, NodeStatus.ACTIVE, Management.MANAGEABLE, None)
-    assert isinstance(answer, Refused)
-    assert answer.reason.endswith("decommission the node, or remove it")
-
-
 def test_the_interrupting_actions_are_those_of_the_model() -> None:
     assert {str(action) for action, spec in ACTIONS.items() if spec.interrupts} == {
         "cancel",

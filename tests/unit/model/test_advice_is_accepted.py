@@ -1,4 +1,5 @@
-"""The node accepts every intent that an advice recommends, and no advice can harm a machine that may be in use.
+"""The node accepts every intent that an advice or a refusal recommends, and no advice can harm a machine that may be in
+use; a refusal recommends what may harm it only if the refused intent may, too.
 
 The real handler answers each intent, in the states that an exploration of the model reaches, and for every failure,
 quarantine, mode and state of the machine in MAAS.
@@ -16,7 +17,9 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.controller.dry_runs import foresee
 from farrier.handlers.node.changes import with_workflow
-from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.handler import RESPONSES, NodeHandler
+from farrier.handlers.node.intents import dispatch
+from farrier.handlers.node.intents.reply import Reject
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.model.advice import recommended
 from farrier.model.advice.explanation import Why, candidates, explain
@@ -84,6 +87,7 @@ FILLED: dict[str, Any] = {
     "credential": "env:OTHER",
     "reason": "an operator knows why",
     "mode": "manual",
+    "macs": ["52:54:00:00:00:01"],
     "power": PowerRequest.ON,
 }
 UNUSED = ("ready", "new", "absent")
@@ -132,6 +136,23 @@ def wrong(found: list[Place], handler: NodeHandler) -> list[str]:
     return faults
 
 
+ASKED = [*exploration.REQUESTS, *((Action.DECOMMISSION, {"mode": mode.value}) for mode in DecommissionMode)]
+ASKED += [(Action.ONBOARD, {"mode": "deploy"}), (Action.SET_BMC, {"address": "https://10.0.0.9", "replace": True})]
+
+
+def instead(place: Place) -> Iterator[tuple[Recommended, str]]:
+    """What the refusals of all intents recommend, and why this is wrong."""
+    it = place.node
+    for action, params in ASKED:
+        reply = dispatch.judged(it, intent(action, **params), place.now, exploration.POLICY, RESPONSES)
+        for each in reply.instead if isinstance(reply, Reject) else ():
+            told, reason = verdict(it, each, place.now, exploration.HANDLER)
+            harms = actions.is_destructive(each.action, each.params, it.workflow)
+            allowed = actions.is_destructive(action, params, it.workflow) or (it.maas and it.maas.state in UNUSED)
+            why = f"it could harm the machine, and {action} could not" if harms and not allowed else ""
+            yield each, f"{it}: {each}: {reason}" if told is PreviewVerdict.REJECTED else why
+
+
 # --- every reachable state
 
 OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "BMC")
@@ -153,6 +174,9 @@ def test_each_recommended_intent_is_accepted_in_every_reachable_state(names: tup
     explore([Place(fresh, NOW) for fresh in FRESH_NODES], stimuli, found_in=places)
     assert len(places) > 1000, "the walk has not gone far"
     assert wrong(places, exploration.HANDLER) == []
+    found = [each for place in places if place.node.status is not N.DELETED for each in instead(place)]
+    assert [why for _, why in found if why] == []
+    assert {each.action for each, _ in found} >= {Action.DRAIN, Action.RELEASE, Action.SET_BMC, Action.DECOMMISSION}
 
 
 # --- every failure, mode and state of the machine

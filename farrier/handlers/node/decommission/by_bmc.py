@@ -44,8 +44,7 @@ def switched_off(node: Node, now: datetime, done: Done) -> StageResult:
     if why is not None and own(node).options.leave_on:
         return replace(done, reason=f"{done.reason}; the machine stays on: {why}")
     if why is not None:
-        detail = f"{would_stay(why)}, submit the decommission again with leave_on: true"
-        return Failed(failure=FailureClass.POWER_FAILED, detail=detail)
+        return Failed(failure=FailureClass.POWER_FAILED, detail=f"the machine would stay on: {why}")
     if not has_try(node.bmc):
         may = counted(node.bmc, now)
         if isinstance(may, Wait):
@@ -61,18 +60,13 @@ def switched_off(node: Node, now: datetime, done: Done) -> StageResult:
 
 
 def why_not(node: Node) -> str | None:
-    """Return why farrier cannot switch the machine through its BMC, and what to do; None if it can."""
+    """Return why farrier cannot switch the machine through its BMC; None if it can."""
     if not node.has_bmc:
         return "MAAS cannot switch it off, and the node has no BMC"
     if node.management is not Management.MANAGEABLE or node.bmc.system_path is None:
         reason = f" ({node.bmc.last_error})" if node.bmc.last_error else ""
         return f"its BMC is {node.management}{reason}, so farrier may not use it"
     return probing.shared(node)
-
-
-def would_stay(why: str) -> str:
-    """Return what would stay on, up to what an operator does who accepts this."""
-    return f"the machine would stay on: {why}. If it may stay on"
 
 
 def _is_left(node: Node) -> bool:

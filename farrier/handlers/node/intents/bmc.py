@@ -24,7 +24,8 @@ from farrier.model.node.layers import Management as M
 from farrier.model.node.snapshot import Bmc, Node, OtherLogin
 
 _ACTION = Action.SET_POWER
-_SET_DETAILS = Recommended(Action.SET_BMC, fill=("address", "credential"))
+_SET = Action.SET_BMC
+_SET_DETAILS = Recommended(_SET, fill=("address", "credential"))
 _MANAGE = Recommended(Action.MANAGE)
 
 
@@ -39,8 +40,8 @@ def set_bmc(request: Request) -> Reply:
     had = probing.recorded_by_bmc(node.bmc)
     if params.replace and had.is_known and node.status in IN_USE and not params.force:
         return Reject(
-            reason=f"replace: the node is {node.status}, and its machine is {identity.described(had)}; take it out of "
-            "service first, or repeat the intent with force: true"
+            reason=f"replace: the node is {node.status}, and its machine is {identity.described(had)}",
+            instead=(Recommended(_SET, {**request.intent.params, "force": True}, when="to replace it nevertheless"),),
         )
     address = params.address or node.bmc_address
     credential = params.credential or node.bmc_credential

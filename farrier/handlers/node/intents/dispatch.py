@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from farrier.errors import RefusedByModel
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.changes import (
@@ -24,6 +26,7 @@ from farrier.handlers.node.changes import (
     Policy,
     transition,
 )
+from farrier.handlers.node.intents.alternatives import ends
 from farrier.handlers.node.intents.reply import Accept, KeepPending, ReadFirst, Reject, Reply, Request, Respond
 from farrier.handlers.node.workflow.failure import adoption_cut_short
 from farrier.model.advice.recommended import Recommended
@@ -33,6 +36,7 @@ from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentStatus
 from farrier.model.loop.outcome import Step, Wait
 from farrier.model.loop.runs import cause_of_intent
+from farrier.model.maas.reading import UNUSED
 from farrier.model.node.layers import TRANSIENT, Management, NodeStatus
 from farrier.model.node.snapshot import Intent, Node
 from farrier.model.node.writes import AnswerIntent, Write
@@ -139,27 +143,66 @@ def _reply(
     is_deleted = node.status is NodeStatus.DELETED  # no intent can end the pause of a deleted node
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None
-    being_deleted = node.deleting and not is_deleted
-    if being_deleted and intent.action not in actions.ANSWERED_WHILE_DELETING:
-        return Reject(
-            reason=f"{intent.action}: the node is being deleted",
-            instead=(Recommended(Action.CANCEL, when="to stop the deletion"),),
-        )
-    verdict = actions.check(intent.action, node.status, node.management, node.workflow)
-    match verdict:
-        case Later():
-            return None
-        case Refused():
-            return Reject(reason=verdict.reason)
-        case Allowed():
-            pass
-        case _ as never:
-            assert_never(never)
+    return judged(node, intent, now, config, responses)
+
+
+def judged(
+    node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
+) -> Reply | None:
+    """Return the reply to an intent, whatever comes before it; None if it has to wait. Of what the reply recommends
+    instead, only the intents remain that the node would accept. They cannot harm a machine that may be in use, unless
+    the refused intent could."""
+    reply = _judged(node, intent, now, config, responses)
+    if not isinstance(reply, Reject):
+        return reply
+    fit = tuple(each for each in reply.instead if _fits(each, node, intent, now, config, responses))
+    return replace(reply, instead=fit)
+
+
+def _fits(
+    each: Recommended, node: Node, asked: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
+) -> bool:
+    harms, allowed = (actions.is_destructive(it.action, it.params, node.workflow) for it in (each, asked))
+    seen = node.maas
+    is_free = seen is not None and seen.state in UNUSED and seen.fresh(now, config.observation_ttl)
+    if harms and not (allowed or is_free):
+        return False
+    if {*each.fill} - {"reason"}:  # only the operator knows the values
+        return not isinstance(_forbidden(node, each.action), Reject)
+    params = {**each.params, **dict.fromkeys(each.fill, "a reason")}
+    other = replace(asked, action=each.action, params=params)
+    return not isinstance(_judged(node, other, now, config, responses), Reject)
+
+
+def _judged(
+    node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
+) -> Reply | None:
+    forbidden = _forbidden(node, intent.action)
+    if forbidden is not None:
+        return forbidden if isinstance(forbidden, Reject) else None
     try:
         params = actions.decode(intent.action, intent.params)
     except RefusedByModel as error:
         return Reject(reason=str(error))
     return responses[intent.action](Request(node, intent, params, now, config))
+
+
+def _forbidden(node: Node, action: Action) -> Reject | Later | None:
+    """Return why the states of the node forbid the action; None if they allow it."""
+    being_deleted = node.deleting and node.status is not NodeStatus.DELETED
+    if being_deleted and action not in actions.ANSWERED_WHILE_DELETING:
+        stop = Recommended(Action.CANCEL, when="to stop the deletion")
+        return Reject(reason=f"{action}: the node is being deleted", instead=(stop,))
+    verdict = actions.check(action, node.status, node.management, node.workflow)
+    match verdict:
+        case Allowed():
+            return None
+        case Later():
+            return verdict
+        case Refused():
+            return Reject(reason=verdict.reason, instead=ends(node) if action is Action.DELETE else ())
+        case _ as never:
+            assert_never(never)
 
 
 def _is_awaited(node: Node, intent: Intent) -> bool:

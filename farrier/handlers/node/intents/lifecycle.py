@@ -7,10 +7,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node.changes import unproven_health, with_fields, with_workflow
+from farrier.handlers.node.intents.alternatives import ends, is_lifted, releases
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.workflow import cleaning_conditions, compensating, proof
+from farrier.model.advice.recommended import Recommended
+from farrier.model.advice.workflow import ONBOARD
 from farrier.model.intents import params as p
+from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine import expected
 from farrier.model.node import conditions
@@ -24,6 +28,7 @@ from farrier.model.node.writes import RevokeBootstrap
 # Sources whose conditions farrier or an operator states once. Any other source would state its condition again at
 # once, so a release lowers it to a note.
 _STATED_ONCE = frozenset({Source.OPERATOR, Source.CLEANING, Source.WORKFLOW})
+_RELEASE = Recommended(Action.RELEASE, fill=("key",))
 
 
 def quarantine(request: Request) -> Reply:
@@ -38,7 +43,7 @@ def quarantine(request: Request) -> Reply:
         return Accept(reason=f"already held as {params.key} for this reason")
     holds = sum(each.source == Source.OPERATOR for each in node.conditions)
     if known is None and holds >= conditions.MOST_HOLDS:
-        return Reject(reason=f"quarantine: the node has {holds} holds already, which is the limit; release one first")
+        return Reject(reason=f"quarantine: the node has {holds} holds already, which is the limit", instead=(_RELEASE,))
     to = with_fields(node, status=N.QUARANTINED, conditions=conditions.added(node.conditions, hold))
     if isinstance(node.workflow, Onboarding):
         to = _held(to, params.reason)
@@ -89,7 +94,7 @@ def release(request: Request) -> Reply:
 
 def _chosen(node: Node, params: p.ReleaseParams, now: datetime) -> Condition | Reject:
     """Return what the intent lifts. An intent without a key means the only hold."""
-    liftable = tuple(each for each in node.conditions if _is_lifted(node, each, now))
+    liftable = tuple(each for each in node.conditions if is_lifted(node, each, now))
     names = conditions.names(liftable)
     if params.key is None:
         holds = [each for each in liftable if each.source == Source.OPERATOR]
@@ -114,17 +119,6 @@ def _chosen(node: Node, params: p.ReleaseParams, now: datetime) -> Condition | R
     return found
 
 
-def _is_lifted(node: Node, condition: Condition, now: datetime) -> bool:
-    """Return whether the intent may lift the condition: it keeps the node out of service, it is a note about a refused
-    agent, or its monitor has not stated it again in time. A condition that ends with a workflow is not lifted while a
-    workflow is live, or before the first successful onboarding."""
-    if condition.source in conditions.ENDS_WITH_A_WORKFLOW and (node.workflow is not None or not node.ever_onboarded):
-        return False
-    ids = (conditions.ENROLMENT, conditions.AGENT_KEY)
-    about_an_agent = condition.source == Source.IDENTITY and condition.id in ids
-    return condition.effect is Effect.QUARANTINE or about_an_agent or condition.is_expired(now)
-
-
 def _lifted(node: Node, condition: Condition, now: datetime) -> Node:
     """Return the node after the release. A fact stays as a note until its source ends it, unless its source is lost."""
     if condition.source in _STATED_ONCE or condition.effect is Effect.NOTE or condition.is_expired(now):
@@ -135,16 +129,18 @@ def _lifted(node: Node, condition: Condition, now: datetime) -> Node:
 
 def reactivate(request: Request) -> Reply:
     """Return the node to `offline`; the node's health decides when it becomes active."""
-    node = request.node
+    node, anew = request.node, (*ONBOARD, *ends(request.node))
     if node.not_scrubbed:
-        return Reject(reason=f"reactivate: {cleaning_conditions.REFUSAL}")
+        return Reject(reason=f"reactivate: {cleaning_conditions.REFUSAL}", instead=cleaning_conditions.CLEANINGS)
     if not node.ever_onboarded:
-        return Reject(reason="reactivate: no onboarding of this node ever succeeded; onboard or remove it")
+        return Reject(reason="reactivate: no onboarding of this node ever succeeded", instead=anew)
     if node.is_bare:
-        return Reject(reason="reactivate: the agent of this node was removed; onboard the node again, or remove it")
+        return Reject(reason="reactivate: the agent of this node was removed", instead=anew)
     if held := conditions.quarantining(node.conditions):
-        return Reject(reason=f"reactivate: {conditions.in_words(held)}; release {conditions.names(held)} first")
-    if (why := _not_to_reactivate(request) or proof.not_to_return(node, request.config)) is not None:
+        return Reject(reason=f"reactivate: {conditions.in_words(held)}", instead=releases(node, request.now))
+    if (why := _not_to_reactivate(request)) is not None:
+        return Reject(reason=f"reactivate: {why}", instead=anew)
+    if (why := proof.not_to_return(node, request.config)) is not None:
         return Reject(reason=f"reactivate: {why}")
     return Accept(reason="reactivated", to=with_fields(node, status=N.OFFLINE, redeploying=False))
 
@@ -153,7 +149,7 @@ def delete(request: Request) -> Reply:
     """Begin the deletion of a node that was never active."""
     node = request.node
     if node.ever_active:
-        return Reject(reason="delete: this node has been in service; decommission or remove it")
+        return Reject(reason="delete: this node has been in service", instead=ends(node))
     to, reason = with_fields(node, deleting=True), "being deleted"
     if node.status is N.BOOTSTRAP_ISSUED:
         to = with_fields(to, status=N.ENROLLING)
@@ -171,8 +167,8 @@ def _not_to_reactivate(request: Request) -> str | None:
     if request.in_maas_as(deployed=False):
         assert node.maas is not None, "in_maas_as needs an observation"
         if node.maas.state is MaasStatus.ABSENT:
-            return f"machine {node.maas_id} no longer exists in MAAS; remove the node, or onboard it again"
-        return f"machine {node.maas_id} is no longer deployed in MAAS; onboard it again"
+            return f"machine {node.maas_id} no longer exists in MAAS"
+        return f"machine {node.maas_id} is no longer deployed in MAAS"
     if request.in_maas_as(deployed=True) and node.deployed_here and node.maas is not None:
         return expected.disagreement(node.status, node.maas, foreign=region.is_foreign(node.maas))
     return None

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Done, NodeServices, Policy, own, with_note, with_workflow
 from farrier.handlers.node.decommission.machine import stages_left
+from farrier.handlers.node.intents.alternatives import releases
 from farrier.handlers.node.intents.reply import Accept, FinalReply, ReadFirst, Reject, Reply, Request
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import held, unready, wait_for_agent_enrollment
@@ -63,7 +64,7 @@ def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
         return _no(f"the target is a healthy node: {unproven}")
     standing = held(node)
     if standing is not None:
-        return _no(f"the node is held: {standing}; release it first")
+        return Reject(reason=f"{_ACTION}: the node is held: {standing}", instead=releases(node, now))
     return Accept(reason="the observed state is the target state", to=onboarded(node, ending=W.RECONCILED))
 
 

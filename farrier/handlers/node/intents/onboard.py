@@ -11,10 +11,12 @@ from datetime import datetime
 from farrier.handlers.node.bmc.logins import missing_detail
 from farrier.handlers.node.bmc.probing import recorded
 from farrier.handlers.node.changes import with_fields, with_workflow
+from farrier.handlers.node.intents.alternatives import ends, releases
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.workflow import cleaning_conditions, onboarding_adopt, proof
 from farrier.handlers.node.workflow.stages import started
 from farrier.model.advice.recommended import Recommended
+from farrier.model.advice.workflow import ONBOARD
 from farrier.model.intents.actions import Action
 from farrier.model.intents.params import Onboard
 from farrier.model.loop.outcome import Wait
@@ -25,6 +27,10 @@ from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Node, Onboarding
 
 _PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
+_STILL_DEPLOYED = (
+    Recommended(Action.REACTIVATE, when="to keep its system"),
+    Recommended(Action.DECOMMISSION, {"mode": "reimage"}, when="to install it again"),
+)
 
 
 def onboard(request: Request) -> Reply:
@@ -34,14 +40,11 @@ def onboard(request: Request) -> Reply:
     if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
         return why
     if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):
-        return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
+        return _was_in_service(request)
     if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
-        return Reject(reason=f"onboard: {cleaning_conditions.REFUSAL}")
+        return Reject(reason=f"onboard: {cleaning_conditions.REFUSAL}", instead=cleaning_conditions.CLEANINGS)
     if node.status is N.RETIRED and request.in_maas_as(deployed=True):
-        return Reject(
-            reason=f"onboard: machine {node.maas_id} is still deployed in MAAS; reactivate the node, or decommission "
-            "it with mode reimage first"
-        )
+        return Reject(reason=f"onboard: machine {node.maas_id} is still deployed in MAAS", instead=_STILL_DEPLOYED)
     if node.status is N.RETIRED and (unclean_yet := proof.not_to_return(node, request.config)) is not None:
         return Reject(reason=f"onboard: {unclean_yet}")
     if params.mode is OnboardingMode.ADOPT:
@@ -50,13 +53,20 @@ def onboard(request: Request) -> Reply:
     return Accept(reason=f"onboarding ({params.mode}) {begins}", to=_begun(node, params.mode, request.now))
 
 
+def _was_in_service(request: Request) -> Reject:
+    action, node = request.intent.action, request.node
+    others = (*releases(node, request.now), *ends(node))
+    return Reject(reason=f"{action}: this {node.status} node was in service", instead=others)
+
+
 def _cannot_deploy(request: Request) -> Reject | None:
     """Return why MAAS cannot install the machine, if this is already known. The stages check all else."""
     node = request.node
     if request.config.maas_of(node) is None:
         return Reject(
             reason=f"onboard: mode deploy needs MAAS, but site {node.site or '(none)'} has no MAAS configured "
-            "(sites.directory); modes adopt and manual need no region"
+            "(sites.directory)",
+            instead=ONBOARD,
         )
     return _without_bmc(node, "deploy")
 
@@ -90,7 +100,7 @@ def adopt(request: Request) -> Reply:
     """Begin the probe of the machine. If the login cap is reached, the intent is accepted, and the probe waits."""
     node, now = request.node, request.now
     if node.ever_active or node.failed_validation:
-        return Reject(reason="adopt: this node has been in service; release or decommission it")
+        return _was_in_service(request)
     if not recorded(node).is_known:
         return Reject(
             reason="adopt: the machine cannot be identified: its BMC reported neither serial nor UUID nor MAC address",

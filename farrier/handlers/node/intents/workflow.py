@@ -19,7 +19,9 @@ from farrier.handlers.node.intents.reply import Accept, FinalReply, Reject, Repl
 from farrier.handlers.node.workflow import cleaning_conditions, compensating, proof, tasks
 from farrier.handlers.node.workflow.failure import fallback, freeze
 from farrier.handlers.node.workflow.stages import continued, counted_anew, started
+from farrier.model.advice.recommended import Recommended
 from farrier.model.intents import params as p
+from farrier.model.intents.actions import Action
 from farrier.model.loop.runs import cause_of_intent
 from farrier.model.node import conditions
 from farrier.model.node.failures import FailureClass
@@ -79,7 +81,8 @@ def decommission(request: Request) -> Reply:
     if stays is None or not isinstance(reply, Accept):
         return reply
     if not params.leave_on:
-        return Reject(reason=f"decommission: {by_bmc.would_stay(stays)}, add leave_on: true")
+        left = Recommended(Action.DECOMMISSION, {**request.intent.params, "leave_on": True}, when="if it may stay on")
+        return Reject(reason=f"decommission: the machine would stay on: {stays}", instead=(left,))
     return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
 
 
@@ -232,14 +235,15 @@ def _owner(request: Request) -> FinalReply:
 
 
 def _decommission(request: Request, mode: DecommissionMode, options: WorkflowOptions, what: str) -> FinalReply:
-    node, live = request.node, request.node.workflow
+    node, live, asked = request.node, request.node.workflow, request.intent
     if isinstance(live, Decommission):
         return _raised(node, live, mode, options, what)
+    because = () if asked.params.get("reason") else ("reason",)
     if node.agentless and not options.force and not _is_erased_by_region(request, options):
         return Reject(
             reason=f"{what}: this node is agentless, and only an agent can drain and clean a node, unless MAAS erases "
-            "it in a decommission. To skip these tasks, use force: true with a reason; a cleaning that force skips "
-            "keeps the node out of service"
+            "it in a decommission; a cleaning that force skips keeps the node out of service",
+            instead=(Recommended(asked.action, {**asked.params, "force": True}, because, "to skip these tasks"),),
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
     return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from farrier.model.advice.recommended import Recommended
+from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import BEING_RELEASED
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Effect, Source
@@ -18,11 +20,12 @@ from farrier.model.node.layers import CleaningBy
 from farrier.model.node.snapshot import Decommission, Node, TaskStatus, TaskType
 from farrier.model.node.stages import CLEANING, DecommissionStage
 
-REFUSAL = (
-    "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first, or "
-    "release cleaning/not_scrubbed with a reason"
-)
+REFUSAL = "the node is not scrubbed, because its cleaning was skipped"
 """Why a node with this condition may not enter service."""
+CLEANINGS = (
+    Recommended(Action.DECOMMISSION, {"mode": "soft_reset"}, when="to clean it"),
+    Recommended(Action.RELEASE, {"key": f"{Source.CLEANING}/{conditions.NOT_SCRUBBED}"}, ("reason",), "if it is clean"),
+)
 
 _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 
