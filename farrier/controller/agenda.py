@@ -30,18 +30,18 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
-# Old snapshots are loaded together, because each load has a fixed cost. An entry waits up to _TOGETHER_AFTER seconds
-# for other entries, unless _TOGETHER entries already wait.
+# Old snapshots are loaded together, because each load has a fixed cost, but never with a resource for which somebody
+# waits. An entry waits up to _TOGETHER_AFTER seconds for other entries, unless _TOGETHER entries already wait.
 _TOGETHER_AFTER = 1.0
-_TOGETHER = 256
+_TOGETHER = 64
 
 
 class Queue(enum.IntEnum):
     """The queue in which an entry waits to be loaded."""
 
     URGENT = 0  # it has a wake, or an unfinished run
-    ROUTINE = 1  # it is due
-    MASS = 2  # it has a wake for which nobody waits, or as have very many others
+    ROUTINE = 1  # it is due, and has no snapshot
+    MASS = 2  # its snapshot is old, or it has a wake for which nobody waits, or as have very many others
 
 
 class Phase(enum.IntEnum):
@@ -82,6 +82,7 @@ class AgendaEntry(msgspec.Struct, Generic[R], gc=False, weakref=False):
 class _Waiting(Generic[R]):
     def __init__(self) -> None:
         self.entries: deque[AgendaEntry[R]] = deque()
+        self.load_at = math.inf  # when these entries are to be loaded
         self.ahead = 0  # how many of the entries that waited at `_marked_at` still wait
         self._marked_at = math.inf
 
@@ -101,7 +102,6 @@ class Agenda(Generic[R]):
         self._modulus = shards
         self._shards: dict[int, dict[int, AgendaEntry[R]]] = {}
         self._queues = {queue: _Waiting[R]() for queue in Queue}
-        self.load_at = math.inf  # when `load` is due
         self.under_way: dict[int, AgendaEntry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes due entries out and runs them over their snapshots. Then it puts
         # them back, enqueues entries that no longer rest, and reloads entries whose snapshots are old.
@@ -109,6 +109,11 @@ class Agenda(Generic[R]):
 
     def __len__(self) -> int:
         return sum(map(len, self._shards.values()))
+
+    @property
+    def load_at(self) -> float:
+        """When `load` is due."""
+        return min(waiting.load_at for waiting in self._queues.values())
 
     def entry(self, id_: int) -> AgendaEntry[R] | None:
         """Return the entry of a resource if this controller owns its shard and has listed it; otherwise None."""
@@ -201,16 +206,19 @@ class Agenda(Generic[R]):
                 elif entry.phase is not Phase.QUEUED and not entry.again:
                     entry.again, entry.queue = True, Queue.ROUTINE
 
-    def load(self, limit: int, *, mass: bool = False) -> list[AgendaEntry[R]]:
+    def load(self, limit: int, *, mass: bool = False, now: float = math.inf) -> list[AgendaEntry[R]]:
         """Take up to `limit` entries that have a wake of their own or are due; the caller loads them in one statement
         now. A quarter of `limit` is reserved for resources that are due without a wake. With `mass`, take instead those
-        that were woken with very many others, or that nobody waits for; the caller takes such entries only when it has
-        committed those before. So however many there are, another resource waits for none of them."""
+        that were woken with very many others, or that nobody waits for, unless they still wait for others at `now`; the
+        caller takes such entries only when it has committed those before. So however many there are, another resource
+        waits for none of them."""
         chosen: list[AgendaEntry[R]] = []
         routine = min(limit // 4, len(self._queues[Queue.ROUTINE].entries))
         ends = {Queue.MASS: limit} if mass else {Queue.URGENT: limit - routine, Queue.ROUTINE: limit}
         for queue, end in ends.items():
             waiting = self._queues[queue]
+            if waiting.load_at > now:
+                continue
             before = len(waiting.entries)
             while waiting.entries and len(chosen) < end:
                 entry = waiting.entries.popleft()
@@ -218,8 +226,8 @@ class Agenda(Generic[R]):
                     entry.phase = Phase.LOADING
                     chosen.append(entry)
             waiting.ahead = max(0, waiting.ahead - before + len(waiting.entries))
-        if not any(waiting.entries for waiting in self._queues.values()):
-            self.load_at = math.inf
+            if not waiting.entries:
+                waiting.load_at = math.inf
         return chosen
 
     def partly_loaded(self, entries: Iterable[AgendaEntry[R]]) -> None:
@@ -251,8 +259,11 @@ class Agenda(Generic[R]):
     def reload(self, entry: AgendaEntry[R], now: float) -> None:
         """Enqueue a due entry that has no snapshot, or whose snapshot is too old for a run. Entries with old snapshots
         are loaded together."""
-        together = entry.snapshot is not None and len(self._queues[Queue.ROUTINE].entries) < _TOGETHER
-        self._enqueue(entry, Queue.ROUTINE, load_at=now + _TOGETHER_AFTER if together else 0.0)
+        if entry.snapshot is None:
+            self._enqueue(entry, Queue.ROUTINE)
+        else:
+            waits = len(self._queues[Queue.MASS].entries) < _TOGETHER
+            self._enqueue(entry, Queue.MASS, load_at=now + _TOGETHER_AFTER if waits else 0.0)
 
     def rests(self, entry: AgendaEntry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
         """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
@@ -364,7 +375,7 @@ class Agenda(Generic[R]):
         waiting = self._queues[queue]
         waiting.entries.append(entry)
         waiting.ahead += once_more
-        self.load_at = min(self.load_at, load_at)
+        waiting.load_at = min(waiting.load_at, load_at)
 
     def _rests(self, entry: AgendaEntry[R], due_at: float, snapshot: R | None, outcome: Any) -> tuple[Any, ...]:
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):

@@ -244,7 +244,7 @@ class Loop(Generic[R, S, W, V]):
         The statements are short and never two at a time, so that they leave the database and this process to others."""
         while not self._stopping:
             may = self._host.may_act() and not self._seen.are_many
-            entries = self.agenda.load(_MASS, mass=True) if may else ()
+            entries = self.agenda.load(_MASS, mass=True, now=self._clock.monotonic()) if may else ()
             if entries:
                 finished: list[Ended[R]] = []
                 await self._run_batch(entries, finished)

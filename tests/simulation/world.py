@@ -296,7 +296,7 @@ class World:
 
     def _load(self, number: int, _: int) -> None:
         process = self.processes[number]
-        for entry in process.agenda.load(1):
+        for entry in process.agenda.load(1) or process.agenda.load(1, mass=True):
             process.calls.append(Call("load", entry, process.id, self._epoch(process, entry)))
 
     def _sweep(self, process: Process) -> None:

@@ -227,8 +227,8 @@ class Owner:
         for loop, _ in self._loops.values():
             while loop.sweep():
                 pass
-            if loop.agenda.load_at < math.inf:  # load now, without waiting for more resources to load with
-                loop.agenda.load_at = 0.0
+            for waiting in loop.agenda._queues.values():  # load now, without waiting for more resources to load with
+                waiting.load_at = 0.0 if waiting.entries else math.inf
         if not self._rests(only):
             return False
         news = await self._deliver()
