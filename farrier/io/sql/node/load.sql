@@ -1,6 +1,12 @@
 -- Loads snapshots of nodes with all layers. Data that most nodes lack (a live workflow, its tasks) is read only for nodes that have
--- it. The snapshot of a node that lacks them has no fields for them: each field would cost time, and Node has defaults. Each OFFSET 0
--- keeps the planner from evaluating an expression once for each use. A lookup of one row precedes each aggregate that is mostly empty.
+-- it, by a function, because the executor prepares every part of a statement in each call. The snapshot of a node that lacks them has
+-- no fields for them: each field would cost time, and Node has defaults. Each OFFSET 0 keeps the planner from evaluating an expression
+-- once for each use. A lookup of one row precedes each aggregate that is mostly empty.
+WITH outages AS MATERIALIZED (
+    SELECT array_agg(o) AS every, max(o.ended_at) FILTER (WHERE o.pulse = 'controllers') AS of_controllers,
+           max(o.ended_at) FILTER (WHERE o.pulse <> 'controllers') AS of_doors
+      FROM farrier.outages o
+)
 SELECT n.id, farrier.now() AS now,
        CASE WHEN n.live_workflow_id IS NULL AND n.intents::text = '[]' AND n.gaps::text = '[]' AND n.unreachable::text = '[]'
                  AND n.braked = '{}' AND n.same_machine = '{}' AND n.paused IS NULL AND n.cleaned IS NULL AND NOT (n.deleting OR n.redeploying)
@@ -10,26 +16,16 @@ SELECT n.id, farrier.now() AS now,
                         n.conditions, n.ever_onboarded, n.ever_active, n.agent) r)
             ELSE row_to_json(n) END::text AS snapshot
   FROM (
-    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, live.id AS live_workflow_id,
+    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, w.id AS live_workflow_id,
            n.maas_id, n.maas_created, n.redeploying, n.cleaned,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
-           CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
-                SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r) END AS region,
-           CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
+           w.region, coalesce(w.outages, '[]') AS outages,
            -- Brakes hold few nodes or none, so one lookup decides. It is not EXISTS, because a plan for EXISTS may read
            -- the whole table.
            CASE WHEN n.status = 'active' AND (
              SELECT bool_or(d.held) FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id)
              THEN farrier.braked(n.site, n.id) ELSE '{}' END AS braked,
-           CASE WHEN live.kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
-           CASE WHEN live.kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
-             THEN farrier.networks_of(n.id, n.name) END AS networks,
-           CASE WHEN live.kind = 'onboarding' THEN (
-             SELECT to_json(p.guids) FROM farrier.node_ib_ports p WHERE p.node = n.id) END AS ib_guids,
-           CASE WHEN live.kind = 'onboarding' AND n.maas_id IS NULL THEN (
-             SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.memo ->> 'candidate'
-              WHERE o.id = live.id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
-           END AS candidate_of,
+           coalesce(w.labels, '{}') AS labels, w.networks, w.ib_guids, w.candidate_of,
            -- There are few duplicates or none, so one lookup is enough for most loads.
            CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT (holds OR shared)) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
            CASE WHEN n.maas_id IS NOT NULL THEN (
@@ -59,28 +55,14 @@ SELECT n.id, farrier.now() AS now,
                               OR a.identities ? 'uuid' AND lower(a.uuid) <> lower(o.detail ->> 'hardware_uuid')
                          FROM farrier.node_observations o WHERE o.node_id = n.id))
                   THEN farrier.other_machine(n.id, a.serial, a.uuid) END) END AS agent,
-           -- Nothing waited in an outage that ended before: for most nodes, one lookup for the whole statement shows this.
-           CASE WHEN (SELECT max(o.ended_at) FROM farrier.outages o WHERE o.pulse = 'controllers') > waits.since THEN (
-             SELECT json_agg(o) FROM farrier.outages o WHERE o.pulse = 'controllers' AND o.ended_at > waits.since)
+           -- Nothing waited in an outage that ended before. An agent that has not reported yet may use a door.
+           CASE WHEN outages.of_controllers > waits.since THEN (
+             SELECT json_agg(o) FROM unnest(outages.every) o WHERE o.pulse = 'controllers' AND o.ended_at > waits.since)
            ELSE '[]' END AS gaps,
-           -- An agent that has not reported yet may use a door.
-           CASE WHEN coalesce(a.by_door OR a.last_heartbeat_at IS NULL, true)
-                 AND (SELECT max(o.ended_at) FROM farrier.outages o WHERE o.pulse <> 'controllers') > waits.since THEN (
-             SELECT json_agg(o) FROM farrier.outages o WHERE o.pulse <> 'controllers' AND o.ended_at > waits.since)
+           CASE WHEN coalesce(a.by_door OR a.last_heartbeat_at IS NULL, true) AND outages.of_doors > waits.since THEN (
+             SELECT json_agg(o) FROM unnest(outages.every) o WHERE o.pulse <> 'controllers' AND o.ended_at > waits.since)
            ELSE '[]' END AS unreachable,
-           CASE WHEN live.kind = 'decommission' THEN farrier.secrets_left(n.id, live.id) END AS secrets_left,
-           CASE WHEN live.kind = 'decommission' THEN farrier.expected_devices(n.id, n.maas_id) ELSE '{}' END AS expected,
-           CASE live.kind
-             WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
-                SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = live.id) w)
-             WHEN 'decommission' THEN (SELECT row_to_json(w) FROM (
-                SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = live.id) w)
-           END AS workflow,
-           CASE WHEN live.kind = 'decommission' THEN (SELECT coalesce(json_agg(t), '[]') FROM (
-                SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result, t.evidence, t.claimed_by
-                  FROM farrier.node_tasks t WHERE t.workflow_id = live.id
-                 ORDER BY t.type, t.id DESC) t)
-           ELSE '[]' END AS tasks,
+           w.secrets_left, coalesce(w.expected, '{}') AS expected, w.workflow, coalesce(w.tasks, '[]') AS tasks,
            CASE WHEN (SELECT true FROM farrier.intents i WHERE i.node_id = n.id AND i.status = 'pending' LIMIT 1) THEN (
              SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
                 SELECT i.id, i.action, i.params, i.requested_by,
@@ -91,18 +73,11 @@ SELECT n.id, farrier.now() AS now,
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) ELSE '[]' END AS intents
       FROM farrier.nodes n
-      -- Some statuses require a live decommission. For a node in such a status, the decommission is looked up, because
-      -- after a restore from a backup or an edit by hand the node may name no decommission or an ended decommission.
-     CROSS JOIN LATERAL (
-           SELECT n.status = ANY (ARRAY(
-                  SELECT m.node_status FROM farrier.workflow_mapping m WHERE (m.kind, m.workflow_status) = ('none', 'none'))) AS may_have_none
-           OFFSET 0) w
-     CROSS JOIN LATERAL (
-           SELECT CASE WHEN w.may_have_none THEN n.live_workflow_id
-                       ELSE (SELECT d.id FROM farrier.node_decommissions d WHERE d.node_id = n.id AND d.ended_at IS NULL) END AS id
-           OFFSET 0) l
-     CROSS JOIN LATERAL (
-           SELECT l.id, CASE WHEN w.may_have_none THEN n.live_workflow_kind WHEN l.id IS NOT NULL THEN 'decommission' END AS kind) live
+     CROSS JOIN outages
+      LEFT JOIN farrier.load_workflows(ARRAY(
+           SELECT busy.id FROM farrier.nodes busy
+            WHERE busy.id = ANY ($1::bigint[]) AND (busy.live_workflow_id IS NOT NULL OR busy.status <> ALL (ARRAY(
+                  SELECT m.node_status FROM farrier.workflow_mapping m WHERE (m.kind, m.workflow_status) = ('none', 'none')))))) w ON w.node = n.id
      CROSS JOIN LATERAL (
            SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
              FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) logins
@@ -110,7 +85,7 @@ SELECT n.id, farrier.now() AS now,
            SELECT r.enrolled_at, r.last_heartbeat_at, r.health, r.ssh_seed_failures, r.by_door, r.serial, r.uuid, r.identities FROM farrier.node_agents r WHERE r.node_id = n.id) a ON true
      -- The node waits for its agent, in a stage of its workflow, or for a read of its BMC.
      CROSS JOIN LATERAL (
-           SELECT least(a.last_heartbeat_at, CASE WHEN live.id IS NOT NULL THEN '-infinity'::timestamptz END,
+           SELECT least(a.last_heartbeat_at, CASE WHEN w.id IS NOT NULL THEN '-infinity'::timestamptz END,
                         CASE WHEN n.bmc_address IS NOT NULL AND n.management <> 'manageable' THEN n.management_entered_at END) AS since) waits
      WHERE n.id = ANY ($1::bigint[])
     OFFSET 0
