@@ -25,10 +25,12 @@ BEGIN
        AND NOT params ?| ARRAY(SELECT jsonb_array_elements_text(spec -> 'any_of')) THEN
         RETURN format('needs at least one of: %s', (SELECT string_agg(e, ', ') FROM jsonb_array_elements_text(spec -> 'any_of') e));
     END IF;
-    FOR field, other IN SELECT key, value FROM jsonb_each_text(spec -> 'needs') LOOP
-        IF params -> field = 'true'::jsonb AND NOT params ? other THEN
-            RETURN format('%s: true requires %s', field, other);
-        END IF;
-    END LOOP;
+    IF spec -> 'needs' <> '{}' THEN
+        FOR field, other IN SELECT key, value FROM jsonb_each_text(spec -> 'needs') LOOP
+            IF params -> field = 'true'::jsonb AND NOT params ? other THEN
+                RETURN format('%s: true requires %s', field, other);
+            END IF;
+        END LOOP;
+    END IF;
     RETURN NULL;
 END $$;

@@ -9,7 +9,7 @@ DECLARE
     fault text;
     asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
 BEGIN
-    PERFORM refuse_version(NEW.api_version);
+    IF NEW.api_version IS NOT NULL THEN PERFORM refuse_version(NEW.api_version); END IF;
     SELECT a.since, k.params INTO spec FROM actions a JOIN kind_actions k USING (action) WHERE k.kind = 'node' AND a.action = NEW.action;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
