@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
+from farrier.errors import RefusedByModel
 from farrier.model.intents.preview import Foreseen
 from farrier.model.intents.requests import IntentAnswer, IntentRequest, Registered, Registration
 from farrier.model.loop.restores import HoldView, Lift, Lifted
@@ -57,10 +58,13 @@ class AgentCalls(Protocol):
     methods may be repeated. They raise `RefusedByModel` if the database refuses the call, for example an unknown key,
     and `DatabaseUnreachable` if the database does not respond."""
 
-    async def enroll(self, enrolment: Enrolment) -> Enrolling:
-        """Enrol the agent of a node with its bootstrap token."""
+    async def enroll(
+        self, batch: Sequence[Enrolment], *, patient: bool = False
+    ) -> Sequence[Enrolling | RefusedByModel]:
+        """Enrol agents of nodes with their bootstrap tokens, in one transaction. Returns the answer to each, in their
+        order. Only with `patient`, the call waits for other transactions that have locked rows of an enrolment."""
 
-    async def beat(self, beats: Sequence[Beat], *, patient: bool = False) -> Sequence[BeatAnswer]:
+    async def beat(self, batch: Sequence[Beat], *, patient: bool = False) -> Sequence[BeatAnswer]:
         """Store heartbeats, in one transaction. Returns the answer to each, in their order. Only with `patient`, the
         call waits for other transactions that have locked the rows of agents."""
 

@@ -13,13 +13,14 @@ from uuid import UUID
 
 import msgspec
 
+from farrier.errors import RefusedByModel
 from farrier.io import codec, statements
 from farrier.io.connections import refusals
 from farrier.io.connections.pool import Pool
 from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict, Enrolling, Enrolment, LeasedTask, TaskEnd
 
 _TAKE_BEATS = statements.load("agents/take_beats")
-_ENROLL = statements.load("agents/enroll_with_key")
+_ENROLL = statements.load("agents/enroll_agents")
 _PUT_FACTS = statements.load("agents/put_facts")
 _CLAIM = statements.load("agents/claim_by_key")
 _RENEW = statements.load("agents/renew_by_key")
@@ -45,24 +46,30 @@ class PostgresAgentCalls:
     def __init__(self, connections: Pool) -> None:
         self._fetch = partial(refusals.fetch, connections, no_right=_NO_RIGHT)
 
-    async def enroll(self, enrolment: Enrolment) -> Enrolling:
-        given = enrolment
-        (record,) = await self._fetch(
-            _ENROLL, given.token, codec.encode(given.facts), given.key_digest, given.version, given.boot_id
-        )
-        return Enrolling(record["node_name"], record["refused"])
+    async def enroll(
+        self, batch: Sequence[Enrolment], *, patient: bool = False
+    ) -> Sequence[Enrolling | RefusedByModel]:
+        given = [{"place": place, **msgspec.structs.asdict(each)} for place, each in enumerate(batch)]
+        records = await self._fetch(_ENROLL, codec.encode(given), patient)
+        answers = {
+            record["place"]: Enrolling(record["node_name"], record["refused"])
+            if record["fault"] is None
+            else refusals.of_text(record["fault"], record["reason"], record["hint"])
+            for record in records
+        }
+        return [answers[place] for place in range(len(batch))]
 
-    async def beat(self, beats: Sequence[Beat], *, patient: bool = False) -> Sequence[BeatAnswer]:
+    async def beat(self, batch: Sequence[Beat], *, patient: bool = False) -> Sequence[BeatAnswer]:
         placed = [
             _Placed(place, beat.key, beat.boot, beat.version, beat.health, beat.facts, beat.clock)
-            for place, beat in enumerate(beats)
+            for place, beat in enumerate(batch)
         ]
         records = await self._fetch(_TAKE_BEATS, codec.encode(placed), patient)
         answers = {
             place: BeatAnswer(BeatVerdict(verdict), reason, wait, facts, claim)
             for place, verdict, reason, wait, facts, claim in records
         }
-        return [answers[place] for place in range(len(beats))]
+        return [answers[place] for place in range(len(batch))]
 
     async def put_facts(self, key: str, digest: str, facts: Mapping[str, Any]) -> str | None:
         (record,) = await self._fetch(_PUT_FACTS, bytes.fromhex(key), digest, codec.encode(facts))

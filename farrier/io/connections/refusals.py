@@ -83,5 +83,12 @@ def as_refusal(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> Refused
         hint = _AGAIN  # replaces the server's hint, which refers to the server's log
     if isinstance(refusal, (asyncpg.UniqueViolationError, asyncpg.ExclusionViolationError)) and not hint:
         text, hint = _TAKEN.get(refusal.constraint_name or "", (text, hint))
-    malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASSES) or isinstance(refusal, session.Unsendable)
+    if isinstance(refusal, session.Unsendable):
+        return MalformedRequest(text, hint=hint, sqlstate=sqlstate)
+    return of_text(sqlstate, text, hint)
+
+
+def of_text(sqlstate: str, text: str, hint: str) -> RefusedByModel:
+    """Return the refusal with this SQLSTATE as farrier's error."""
+    malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASSES)
     return (MalformedRequest if malformed else RefusedByModel)(text, hint=hint, sqlstate=sqlstate)

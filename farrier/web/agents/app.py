@@ -40,8 +40,8 @@ _KEY_SECONDS_EACH = 1.0
 # This is about 30 MB.
 _MOST_KEYS = 131_072
 # Before a key was accepted, only the address is known. A whole site may share an address, and all its agents come back
-# at the same time after a power cut or a restart of this server. An unknown key is one of many in a statement, and an
-# enrolment is a statement of its own.
+# at the same time after a power cut or a restart of this server. An unknown key costs little in a statement of many, an
+# enrolment ten times as much.
 _STRANGERS_AT_ONCE = 10_000
 _STRANGERS_SECONDS_EACH = 0.0005
 _ENROLMENTS_AT_ONCE = 1000

@@ -33,7 +33,7 @@ _ENROL_AGAIN = "stop, or enrol again with a new bootstrap token"
 
 
 class Agents(msgspec.Struct, frozen=True):
-    """What the operations use: the calls of agents, and the batches of heartbeats."""
+    """What the operations use: the calls of agents, and the batches of those that come from many at once."""
 
     calls: AgentCalls
     batches: Batches
@@ -105,7 +105,7 @@ async def enroll(call: AgentCall[NoParameters, bodies.EnrollBody]) -> Response:
         version=body.version,
         boot_id=body.boot_id,
     )
-    found = await call.agents.calls.enroll(enrolment)
+    found = await call.agents.batches.enrolments.add(enrolment)
     if found.refused is not None or found.node is None:
         raise _other_machine(found.refused or "")
     return json(bodies.EnrollAnswer(found.node, 1))
@@ -123,7 +123,7 @@ async def heartbeat(call: AgentCall[NoParameters, bodies.HeartbeatBody]) -> Resp
         facts=body.facts_digest,
         clock=body.clock,
     )
-    answer = await call.agents.batches.add(beat)
+    answer = await call.agents.batches.beats.add(beat)
     if answer.verdict is not BeatVerdict.TAKEN:
         raise _refusal(answer)
     return Response(_answer(answer.wait, answer.facts, answer.claim), media_type="application/json")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 import anyio
 import httpx
 import pytest
+from typing_extensions import override
 
 from farrier import agent as shipped
+from farrier.io.calls.agents import PostgresAgentCalls
 from farrier.io.connections.pool import Pool
+from farrier.model.machine.agent import Enrolment
 from farrier.model.node.snapshot import TaskType
 from farrier.web.agents import batches
 from farrier.web.agents.operations import OPERATIONS, document
@@ -170,11 +174,6 @@ async def test_a_wrong_spent_revoked_or_expired_token_is_one_line(site: Site, do
         assert token not in answer.text
 
 
-async def test_the_same_token_with_the_same_digest_succeeds_again(site: Site, door: Door) -> None:
-    token, agent = await token_of(await site.register()), Agent(door)
-    assert [(await agent.enroll(token)).status_code for _ in range(2)] == [200, 200]
-
-
 async def test_another_machines_serial_is_refused_with_a_note_and_takes_nothing_out_of_service(
     site: Site, door: Door
 ) -> None:
@@ -187,6 +186,7 @@ async def test_another_machines_serial_is_refused_with_a_note_and_takes_nothing_
     assert (await machine.state())[0] == "active"
     assert await machine.conditions() == {"identity/enrolment": "note"}
     assert (await agent.enroll(token, identity={"serial": "SN-1"})).status_code == 200, "the token stays valid"
+    assert await machine.conditions() == {}
 
 
 BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
@@ -344,6 +344,38 @@ async def test_a_locked_node_delays_no_other_at_two_servers_and_its_own_heartbea
             assert late == []
             await held.commit()
         assert late == [200, 200]
+
+
+async def test_enrolments_of_a_moment_are_one_statement_and_a_locked_one_delays_no_other(
+    site: Site, connections: Pool
+) -> None:
+    sizes: list[int] = []
+    enrolled: list[str | None] = []
+
+    class Counted(PostgresAgentCalls):
+        @override
+        async def enroll(self, batch: Sequence[Enrolment], *, patient: bool = False) -> Any:
+            sizes.append(len(batch))
+            return await super().enroll(batch, patient=patient)
+
+    async def enroll(token: str) -> None:
+        enrolment = Enrolment(token=token, key_digest=sha256(token.encode()).hexdigest(), facts={})
+        enrolled.append((await collected.enrolments.add(enrolment)).node)
+
+    collected = batches.Batches(Counted(connections))
+    (locked, token), *others = [await registered(site) for _ in range(4)]
+    async with site.db.connect() as holder, anyio.create_task_group() as running:
+        running.start_soon(collected.run)
+        await anyio.wait_all_tasks_blocked()
+        async with anyio.create_task_group() as late, holder.transaction():
+            await holder.execute("SELECT FROM farrier.bootstrap_tokens WHERE node_id = $1 FOR UPDATE", locked.id)
+            late.start_soon(enroll, token)
+            async with anyio.create_task_group() as at_once:
+                for _, other in others:
+                    at_once.start_soon(enroll, other)
+            assert enrolled == [machine.name for machine, _ in others]
+        running.cancel_scope.cancel()
+    assert (sizes, enrolled[-1]) == ([4, 1], locked.name)
 
 
 def at(door: Door, agent: Agent) -> Agent:

@@ -10,12 +10,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import anyio
 import pytest
 
 from farrier.io.connections.pool import Connection
-from tests.support import again, pg
-from tests.support.pg import BLOCKED
+from tests.support import pg
 from tests.support.site import Machine, Site
 
 TAKE = "SELECT * FROM farrier.take_beats($1::jsonb, $2)"
@@ -82,25 +80,6 @@ async def test_each_heartbeat_of_a_batch_has_its_own_verdict(site: Site) -> None
     assert await heard(sound) and await heard(second)
     assert not await heard(malformed) and not await heard(locked)
     assert await verdicts(site.conn, beat(locked), patient=True) == ["taken"]
-
-
-async def test_a_locked_heartbeat_that_is_tried_alone_waits_and_is_taken(site: Site) -> None:
-    machine = await site.enrolled()
-    async with site.db.connect() as holder, site.db.connect() as door, anyio.create_task_group() as tasks:
-        held = holder.transaction()
-        await held.start()
-        await holder.execute("SELECT FROM farrier.node_agents WHERE node_id = $1 FOR UPDATE", machine.id)
-        found: list[str] = []
-
-        async def alone() -> None:
-            found.extend(await verdicts(door, beat(machine), patient=True))
-
-        tasks.start_soon(alone)
-        while not await site.conn.fetchval(BLOCKED):
-            await again.later()
-        assert found == []
-        await held.commit()
-    assert found == ["taken"]
 
 
 async def test_doors_with_interleaved_batches_and_a_locked_node_neither_wait_nor_deadlock(site: Site) -> None:
@@ -222,15 +201,6 @@ async def test_a_clock_a_day_off_is_a_note_and_loses_no_heartbeat(site: Site, da
     assert await targets(machine) == {}
 
 
-async def test_a_heartbeat_of_a_deleted_or_held_node_is_not_taken(site: Site) -> None:
-    deleted, held = await site.active(), await site.active()
-    async with site.conn.transaction():
-        await site.conn.execute("SET LOCAL session_replication_role = replica")
-        await site.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", deleted.id)
-    await site.conn.execute("INSERT INTO farrier.restore_holds (kind, id, since) VALUES ('node', $1, now())", held.id)
-    assert await verdicts(site.conn, beat(deleted), beat(held)) == ["unknown", "held"]
-
-
 async def test_the_answer_says_what_the_agent_should_do_next(site: Site) -> None:
     machine = await site.active()
     (row,) = await take(site.conn, beat(machine, facts="1" * 64))
@@ -285,13 +255,3 @@ async def test_evidence_is_stored_with_the_task_and_a_finish_without_it_is_recog
         assert row is not None
         stored[machine.name] = (row["status"], row["evidence"] and json.loads(row["evidence"]))
     assert stored == {proven.name: ("succeeded", evidence), unproven.name: ("succeeded", None)}
-
-
-async def test_no_two_nodes_have_one_key(site: Site) -> None:
-    """A copied disk cannot enrol with the key of its original."""
-    first, second = await site.enrolled(), await site.register()
-    token = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", second.name)
-    enroll = "SELECT farrier.enroll_agent($1, '{}', $2)"
-    with pytest.raises(Exception, match="the agent of another node has this key"):
-        await site.conn.execute(enroll, token, digest_of(first))
-    await site.conn.execute(enroll, token, "1" * 64)

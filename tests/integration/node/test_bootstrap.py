@@ -30,13 +30,6 @@ async def refusal(site: Site, statement: str, *arguments: Any) -> tuple[str | No
 # --- tokens
 
 
-async def test_a_token_enrols_once(site: Site) -> None:
-    machine = await (await site.register(bootstrap_token="token")).enroll("token")
-    assert (await machine.state())[0] == "enrolling"
-    sqlstate, text = await refusal(site, ENROLL, tokens.named("token"), "{}")
-    assert sqlstate == "FR403" and "was used at" in text
-
-
 async def test_a_generated_token_has_the_documented_form(site: Site) -> None:
     machine = await site.register()
     token = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", machine.name)
@@ -76,15 +69,6 @@ async def test_a_token_expires_after_three_days(site: Site) -> None:
     await site.wait(SECOND)
     sqlstate, text = await refusal(site, ENROLL, tokens.named("late"), "{}")
     assert sqlstate == "FR403" and "expired at" in text
-
-
-async def test_issuing_a_token_makes_the_earlier_worthless(site: Site) -> None:
-    machine = await site.register(bootstrap_token="first")
-    second = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", machine.name)
-    sqlstate, text = await refusal(site, ENROLL, tokens.named("first"), "{}")
-    assert sqlstate == "FR403" and "was revoked at" in text
-    await machine.enroll(second)
-    assert (await machine.state())[0] == "enrolling"
 
 
 async def test_a_revoked_or_unknown_token_is_refused(site: Site) -> None:

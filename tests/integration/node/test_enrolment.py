@@ -10,11 +10,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from farrier.io.connections.pool import Connection
 from farrier.sim.maas import Nature, Region, Status, components
 from farrier.sim.maas.hardware import Hardware
 from farrier.sim.maas.records import Machine as SimMachine
 from tests.integration.cli.conftest import Prompt
-from tests.support import pg
+from tests.support import pg, tokens
 from tests.support.site import Machine, Site, as_json, opened
 from tests.support.web import backend_on, client_of, open_site
 
@@ -58,19 +59,36 @@ async def test_a_malformed_digest_is_refused_and_costs_no_token(site: Site) -> N
     assert (await enroll(machine, token, digest=DIGEST))["node"] == machine.id
 
 
-async def test_an_agent_on_another_machine_is_refused_and_noted_and_the_node_stays_in_service(site: Site) -> None:
-    machine = await (await site.active()).asked("set_bmc", address="https://10.0.9.1", credential="env:BMC")
-    await machine.asked("manage")
-    token = await token_of(machine)
-    row = await enroll(machine, token, facts={"serial": "SN-9"})
-    assert (row["node"], row["agent_key"]) == (None, None)
-    assert "sn-9 instead of sn-1" in row["refused"]
+async def enroll_together(conn: Connection, *enrolments: tuple[Machine, dict[str, Any]]) -> list[Any]:
+    """Enrol these agents in one statement; returns the answers in their order."""
+    given = [
+        {"place": place, "facts": {}, "token": tokens.named(machine.name), "key_digest": f"{machine.id:064}", **fields}
+        for place, (machine, fields) in enumerate(enrolments)
+    ]
+    rows = await conn.fetch("SELECT * FROM farrier.enroll_agents($1::jsonb)", as_json(given))
+    return sorted(rows, key=lambda row: row["place"])
+
+
+async def test_each_enrolment_of_a_batch_has_its_own_answer(site: Site) -> None:
+    """A locked row, a spent token, a copied key and another machine fail and delay no other enrolment."""
+    first = await site.register(name="a", bootstrap_token="a")
+    await enroll_together(site.conn, (first, {}))
+    locked, sound, copied, elsewhere = [await site.register(name=name, bootstrap_token=name) for name in "bcde"]
+    await elsewhere.asked("set_bmc", address="https://10.0.9.1", credential="env:BMC")
+    await elsewhere.asked("manage")
+    spent, another_key = (first, {"key_digest": "f" * 64}), (copied, {"key_digest": f"{first.id:064}"})
+    another_machine = (elsewhere, {"facts": {"serial": "SN-9"}})
+    async with site.db.connect() as other, other.transaction():
+        await other.execute("SELECT FROM farrier.bootstrap_tokens WHERE node_id = $1 FOR UPDATE", locked.id)
+        rows = await enroll_together(site.conn, (locked, {}), spent, another_key, another_machine, (sound, {}))
+    assert [row["fault"] for row in rows] == ["55P03", "FR403", "FR409", None, None]
+    assert [row["node_name"] for row in rows] == [None] * 4 + ["c"]
+    assert "was used" in rows[1]["reason"] and "issue_bootstrap" in rows[1]["hint"]
+    assert "sn-9 instead of" in rows[3]["refused"]
     await site.settled()
-    assert await machine.conditions() == {"identity/enrolment": "note"}
-    assert (await machine.state())[0] == "active", "a token holder cannot take a node out of service"
-    row = await enroll(machine, token, facts={"serial": "SN-1"})
-    assert row["node"] == machine.id, "the refused enrolment has not spent the token"
-    assert await machine.conditions() == {}
+    assert await elsewhere.conditions() == {"identity/enrolment": "note"}
+    again = await enroll_together(site.conn, *((machine, {}) for machine in (sound, locked, copied, elsewhere)))
+    assert [row["node_name"] for row in again] == ["c", "b", "d", "e"], "no token was lost, nor by a lost reply"
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ CALLS = {
         "claim_task": "'$node', '{node.drain}', '$key'",
         "renew_task": "'$node', $task, '$lease', '$key'",
         "finish_task": "'$node', $task, '$lease', '$key', true",
+        "enroll_agents": "'[]'",
         "take_beats": "jsonb_build_array(jsonb_build_object('place', 0, 'key', '$digest', 'health', '{}'::jsonb))",
         "put_facts": "decode('$digest', 'hex'), repeat('0', 64), '{}'",
         "claim_by_key": "decode('$digest', 'hex'), '{node.drain}', gen_random_uuid()",

@@ -5,6 +5,6 @@ GRANT EXECUTE ON FUNCTION
     TO farrier_agent;
 -- For farrier's own programs.
 GRANT EXECUTE ON FUNCTION
-    farrier.take_beats, farrier.claim_by_key, farrier.renew_by_key, farrier.finish_by_key, farrier.put_facts,
+    farrier.enroll_agents, farrier.take_beats, farrier.claim_by_key, farrier.renew_by_key, farrier.finish_by_key, farrier.put_facts,
     farrier.pulse_agents_door, farrier.leave_door
     TO farrier_agent;
