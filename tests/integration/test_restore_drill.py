@@ -171,6 +171,8 @@ async def test_a_lift_skips_each_difference_and_each_choice_is_carried_out_and_t
     assert drill.sent == NOTHING
     for name in ("deploying", "cancelled"):
         assert (await (await drill.node(name)).state())[:2] == ("enrolling", "cancelled")
+    asked = "SELECT DISTINCT requested_by FROM farrier.history WHERE cause = 'restore'"
+    assert [row[0] for row in await drill.conn.fetch(asked)] == ["ann"]
     assert "desired_power" not in await (await drill.node("enforced")).bmc()
     assert await drill.holds() == {PARTITION: MISSING}
 

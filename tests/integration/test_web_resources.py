@@ -182,7 +182,7 @@ async def test_every_kind_has_a_page_with_its_resources_and_every_resource_a_pag
     assert '<a href="/resources/crate/1">c-1</a>' in listed
     assert '<td data-label="above" class="late">2m' in listed
     shown = (await web.get("/resources/crate/c-1")).text
-    for text in ("waits for", "<h3>state</h3>", "packing", "of 5m", "<dt>size", "created by"):
+    for text in ("waits for", "<h3>state</h3>", "packing", "of 5m", "<dt>size", "created"):
         assert text in shown
     assert (await web.get("/resources/crate/c-7")).status_code == 404
     assert (await web.get("/resources/barrel")).status_code == 404

@@ -16,24 +16,21 @@ NODES = ("gpu-1", "gpu-2", "gpu-3")
 SITE = "ams"
 LAYERS = ("status", "management", "onboarding", "onboarding_stage")
 STATES = ("active", "offline", "verifying", "error")
-CAUSES = ("timer: heartbeat", "stage: deploy_via_maas", "signal: health", "register_node", "intent {intent}")
+CAUSES = ("timer: heartbeat", "stage: deploy_via_maas", "signal: health", "register_node", "intent 7")
 
 _INSERT = """
-    INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason,
-                                 source, controller, epoch)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 1)
+    INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause,
+                                 requested_by, reason, source, controller, epoch)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1)
 """
 
 
 async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -> None:
-    """Insert three nodes, a region, an intent, and for each resource `versions` versions of one or two layers; several
+    """Insert three nodes, a region, and for each resource `versions` versions of one or two layers; several
     resources move at the same moment, as they do in one commit."""
     chance = random.Random(seed)
     await conn.execute("SELECT farrier.register_node(name) FROM unnest($1::text[]) AS name", NODES)
     await conn.execute("INSERT INTO farrier.maas_regions (name, url) VALUES ($1, 'http://maas')", SITE)
-    intent = await conn.fetchval(
-        "INSERT INTO farrier.intents (node, action, requested_by) VALUES ('gpu-1', 'cancel', 'ann') RETURNING id"
-    )
     nodes = [record["id"] for record in await conn.fetch("SELECT id FROM farrier.nodes ORDER BY id")]
     region = await conn.fetchval("SELECT id FROM farrier.maas_regions")
     await conn.execute("TRUNCATE farrier.history")
@@ -42,19 +39,20 @@ async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -
         at = began + timedelta(minutes=version // 2)
         for kind, id_ in [*(("node", id_) for id_ in nodes), ("maas_region", region), ("widget", 7)]:
             layers = chance.sample(LAYERS, chance.choice((1, 1, 2)))
-            rows += [(kind, id_, version, layer, *_move(chance, at, intent)) for layer in layers]
+            rows += [(kind, id_, version, layer, *_move(chance, at)) for layer in layers]
     chance.shuffle(rows)
     await conn.executemany(_INSERT, rows)
 
 
-def _move(chance: random.Random, at: datetime, intent: int) -> tuple[Any, ...]:
+def _move(chance: random.Random, at: datetime) -> tuple[Any, ...]:
     first = chance.random() < 0.1
     return (
         None if first else chance.choice(STATES),
         chance.choice(STATES),
         at,
         None if first else chance.choice((0.5, 30.25, 7200.0)),
-        chance.choice(CAUSES).format(intent=intent),
+        chance.choice(CAUSES),
+        chance.choice((None, "ann", "cy")),
         chance.choice(("No heartbeat for 3m", "the BMC does not answer", '"quoted" \\ \u00e9')),
         "x.py:1",
         UUID(int=chance.getrandbits(128)),
@@ -65,11 +63,10 @@ async def table(conn: Connection) -> list[HistoryEntry]:
     """The whole history, as the table has it."""
     records = await conn.fetch(
         """
-        SELECT h.*, coalesce(n.name, r.name, h.id::text) AS name, i.requested_by
+        SELECT h.*, coalesce(n.name, r.name, h.id::text) AS name
           FROM farrier.history h
           LEFT JOIN farrier.nodes n ON h.kind = 'node' AND n.id = h.id
           LEFT JOIN farrier.maas_regions r ON h.kind = 'maas_region' AND r.id = h.id
-          LEFT JOIN farrier.intents i ON h.kind = 'node' AND h.cause = 'intent ' || i.id
         """
     )
     return [

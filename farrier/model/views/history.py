@@ -59,7 +59,7 @@ def parse_key(text: str) -> HistoryKey:
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One change in one layer of a resource. `name` is the name of the resource, or the site of a MAAS region.
-    `requested_by` is the author of the intent that caused the change, or None if the intent names no author."""
+    `requested_by` is the client that asked for the change, or None if nobody did."""
 
     kind: str
     id: int

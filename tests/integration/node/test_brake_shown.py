@@ -156,8 +156,8 @@ async def test_history_says_of_each_held_node_when_the_brake_was_lifted_by_whom_
         await pulse(site)
     ends = [each for each in await holds(site) if each.target_state == FREE]
     assert sorted(each.name for each in ends) == sorted(machine.name for machine in silent)
-    assert {(each.source_state, each.reason) for each in ends} == {
-        (HELD, "no brake keeps the node in service any more: ann lifted the brake of its site: fire in hall 2")
+    assert {(each.source_state, each.requested_by, each.reason) for each in ends} == {
+        (HELD, "ann", "no brake keeps the node in service any more: the brake of its site was lifted: fire in hall 2")
     }
     assert await status_of(silent) == ["offline"] * 6
 

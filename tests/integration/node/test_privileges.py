@@ -299,7 +299,7 @@ async def test_the_controller_changes_neither_the_model_nor_history(every_db: pg
             "UPDATE farrier.history SET cause = 'x'",
             *writes_to("history", "history_retention", "locks"),
             *writes_to("node_bmcs", "node_identities", "bmc_logins", "workers"),
-            "SELECT farrier.record_beginning('node', '{\"id\": 1}', 'a', 'b')",
+            "SELECT farrier.record_beginning('node', '{\"id\": 1}', 'a', 'b', 'c')",
             "SELECT farrier.grant_worker(session_user, '{node.drain}')",
             "SELECT farrier.revoke_worker(session_user)",
             "SELECT farrier.grant_rights()",

@@ -14,6 +14,7 @@ CREATE TABLE farrier.history (
     at                timestamptz      NOT NULL,
     seconds_in_source double precision,           -- how long the layer had been in from_value; null for a beginning, details and brake
     cause             text             NOT NULL,  -- why the run made the change: `intent ID`, `stage: NAME`, ...
+    requested_by      text,                       -- name of the client that asked for the change, or else its login; null if nobody did
     reason            text             NOT NULL,  -- explanation for operators
     source            text             NOT NULL,  -- the source line that made the decision; for a change that a function recorded,
                                                   -- its name or `database`

@@ -38,12 +38,8 @@ WITH looked AS MATERIALIZED (
                AND h.at < $23
              ORDER BY h.version, h.layer LIMIT $14) walked
 ), found AS MATERIALIZED (
-    SELECT l.*, asked.requested_by
+    SELECT l.*
       FROM looked l
-      LEFT JOIN LATERAL (
-           SELECT i.requested_by FROM farrier.all_intents i
-            WHERE i.kind = l.kind
-              AND i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END) asked ON true
      WHERE l.at >= coalesce($10, farrier.now() - $11, '-infinity')
        AND l.at < coalesce($12, farrier.now() - $13, 'infinity')
        AND (cardinality($9::text[]) = 0 OR l.kind = ANY ($9))
@@ -55,7 +51,7 @@ WITH looked AS MATERIALIZED (
                  WHERE l.cause = c OR starts_with(l.cause, c || ':') OR starts_with(l.cause, c || ' ')))
        AND ($20::text = '' OR strpos(lower(l.reason), lower($20)) > 0)
        AND ($21::interval IS NULL OR l.seconds_in_source >= extract(epoch FROM $21))
-       AND (cardinality($22::text[]) = 0 OR asked.requested_by = ANY ($22))
+       AND (cardinality($22::text[]) = 0 OR l.requested_by = ANY ($22))
      ORDER BY l.place
      LIMIT $15
 ), named AS MATERIALIZED (

@@ -15,9 +15,9 @@ CREATE OR REPLACE FUNCTION farrier.end_holds() RETURNS void
     ), moved AS (
         UPDATE nodes n SET version = n.version + 2 FROM ended e WHERE n.id = e.id RETURNING n.id, n.version, e.status, e.requested_by, e.reason
     )
-    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, cause, reason, source, controller, epoch)
-    SELECT 'node', m.id, m.version, 'brake', 'held', 'free', farrier.now(), 'brake',
-           'no brake keeps the node in service any more: ' || coalesce(m.requested_by || ' lifted the brake of its site: ' || m.reason,
+    INSERT INTO history (kind, id, version, layer, from_value, to_value, at, cause, requested_by, reason, source, controller, epoch)
+    SELECT 'node', m.id, m.version, 'brake', 'held', 'free', farrier.now(), 'brake', m.requested_by,
+           'no brake keeps the node in service any more: ' || coalesce('the brake of its site was lifted: ' || m.reason,
                CASE m.status WHEN 'active' THEN 'it has no cause to leave' ELSE 'it is ' || m.status END),
            'end_holds', '00000000-0000-0000-0000-000000000000', 0
       FROM moved m;

@@ -7,6 +7,6 @@ BEGIN
     PERFORM enqueue(TG_ARGV[0], NEW.id);
     PERFORM record_beginning(TG_ARGV[0], to_jsonb(NEW),
         coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
-        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
+        'created', coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
     RETURN NULL;
 END $$;

@@ -41,7 +41,7 @@ BEGIN
         INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
     END IF;
     PERFORM record_beginning('node', to_jsonb(n) || jsonb_build_object('onboarding', o.status), 'register_node',
-                             'registered by ' || coalesce(requested_by, session_user))
+                             'registered', coalesce(requested_by, session_user))
        FROM nodes n LEFT JOIN node_onboardings o ON o.id = onboarding WHERE n.id = new_id;
     PERFORM enqueue('node', new_id);
     RETURN new_id;
