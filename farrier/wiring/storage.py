@@ -78,8 +78,8 @@ def _reading(config: settings.DatabaseConfig, dsn: str, *, size: int) -> Abstrac
 
 @asynccontextmanager
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
-    """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; the
-    process that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
+    """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; its
+    last user stops it at the end. Raises DatabaseUnreachable or ConfigError."""
     rehearsal = Rehearsal()
     async with (
         command_session.server(await _chosen(config)) as dsn,

@@ -18,8 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from farrier import cli, errors
+from farrier.config import DatabaseConfig
 from farrier.errors import ExitCode
-from farrier.io.connections import embedded, pool
+from farrier.io.connections import command_session, embedded, pool
 from farrier.io.connections.embedded import EmbeddedServer
 
 PATIENCE = timedelta(seconds=20)
@@ -67,6 +68,20 @@ async def test_concurrent_starts_on_one_directory_make_one_server(server: Embedd
             group.start_soon(anyio.to_thread.run_sync, other.start)
     started = {await ask(one.dsn, "SELECT pg_postmaster_start_time()") for one in (server, *others)}
     assert len(started) == 1
+
+
+async def test_the_last_user_stops_the_server_unless_it_was_started_to_stay(server: EmbeddedServer) -> None:
+    config = DatabaseConfig(embedded=str(server.directory))
+    os.close(server.join())  # this user crashed
+    async with command_session.server(config) as dsn:
+        async with command_session.server(config):
+            pass
+        assert await ask(dsn, "SELECT 1") == 1
+    assert not server.is_running()
+    server.start()
+    async with command_session.server(config):
+        pass
+    assert server.is_running()
 
 
 @pytest.mark.full

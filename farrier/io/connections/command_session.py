@@ -1,6 +1,6 @@
 """Opens the database for a single command: the server, the pool, a check of the schema, queries and requests.
 
-If the embedded server does not run, the module starts it, and stops it again at the end. The module migrates an
+If the embedded server does not run, the module starts it, and its last user stops it. The module migrates an
 embedded database that has an old schema; it only checks the schema of any other database.
 """
 
@@ -83,16 +83,14 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
         yield config.dsn
         return
     own = EmbeddedServer(Path(config.embedded) if config.embedded else _usual_directory())
-    ran_before = await anyio.to_thread.run_sync(own.is_running)
-    dsn = await anyio.to_thread.run_sync(own.start)
+    user = await anyio.to_thread.run_sync(own.join)
     try:
-        yield dsn
+        yield own.dsn
     except SchemaUnrecorded:
         raise SchemaUnrecorded(directory=str(own.directory)) from None
     finally:
-        if not ran_before:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(own.stop)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(own.leave, user)
 
 
 def _require_directory(config: DatabaseConfig) -> None:

