@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
@@ -149,14 +149,16 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedAgents:
-    """Any number of agents, one per node. The agents of the nodes in `silent` neither send heartbeats nor work."""
+    """Any number of agents, one per node. The agents of the nodes in `silent`, and of the machines whose serial numbers
+    are in `off`, neither send heartbeats nor work."""
 
-    def __init__(self, client: AgentsClient, pace: Pace | None = None, silent: set[str] | None = None) -> None:
+    def __init__(self, client: AgentsClient, pace: Pace | None = None, off: Container[str] = frozenset()) -> None:
         self._client = client
         self._pace = pace or Pace()
         self._agents: dict[str, Agent] = {}
         self._facts: dict[str, dict[str, Any]] = {}
-        self.silent: set[str] = set() if silent is None else silent
+        self.silent: set[str] = set()
+        self._off = off
         # The times at which heartbeats are due, by time.monotonic, with the node and the key of its agent.
         self._due: list[tuple[float, str, str]] = []
         self._slots = anyio.Semaphore(_AT_ONCE)
@@ -165,8 +167,8 @@ class SimulatedAgents:
         return len(self._agents)
 
     async def enroll(self, token: str, machine: str = "machine", disks: Sequence[DiskModel] = ()) -> str:
-        """Enroll the agent of one node, on the machine with this name and these disks. Returns the node's name. Raises
-        `RefusedByModel` for an invalid token."""
+        """Enroll the agent of one node, on the machine with this serial number and these disks. Returns the node's
+        name. Raises `RefusedByModel` for an invalid token."""
         facts = facts_of(machine, disks)
         agent = await self._client.enroll(token, facts)
         self._agents[agent.node] = agent
@@ -186,6 +188,10 @@ class SimulatedAgents:
             except RefusedByModel as refused:
                 _log.warning("agents.not_enrolled", machine=machine, error=str(refused))
                 return None
+
+    def is_silent(self, node: str) -> bool:
+        """Return whether the agent of a node is silent."""
+        return node in self.silent or self._facts[node]["serial"] in self._off
 
     def end(self, node: str) -> None:
         """End the agent of a node, because its disk was erased."""
@@ -212,7 +218,7 @@ class SimulatedAgents:
         """Send a heartbeat, and claim a task if the server wants it."""
         try:
             after = Next(self._pace.heartbeat_every.total_seconds())
-            if agent.node not in self.silent:
+            if not self.is_silent(agent.node):
                 after = await self._client.beat(agent)
                 if "claim" in after.wants:
                     await self._claim(agent, tasks)
@@ -243,7 +249,7 @@ class SimulatedAgents:
                 remaining -= renew_every
                 await self._client.renew(agent, task, self._pace.task_lease)
             await anyio.sleep(remaining)
-            if agent.node not in self.silent:  # a failed machine reports nothing, and its lease expires
+            if not self.is_silent(agent.node):  # a failed machine reports nothing, and its lease expires
                 await self._client.finish(
                     agent, task, result="simulated", evidence=evidence_of(self._facts[agent.node], task.type)
                 )

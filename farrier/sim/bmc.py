@@ -1,9 +1,9 @@
 """Simulates BMCs with sushy-emulator, an independent Redfish server of OpenStack. Each BMC is a system of the emulator,
 which uses its fake driver.
 
-One process serves any number of systems over TLS with basic authentication on a free port of 127.0.0.1. The emulator
-has its own CA, credential and state directory. The emulator ends with the context, and also if this process ends in any
-way.
+One process serves any number of systems over TLS with basic authentication on free ports of 127.0.0.1, each of which is
+a BMC for farrier. The emulator has its own CA, credential and state directory. The emulator ends with the context, and
+also if this process ends in any way.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import ssl
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 
 import anyio
@@ -36,12 +37,23 @@ PASSWORD = "simulated"  # protects only a simulation on loopback
 # Importing Flask and its dependencies takes one to three seconds on a busy machine.
 START_TIMEOUT = timedelta(seconds=60)
 STOP_TIMEOUT = timedelta(seconds=5)
+# Each system has a BMC of its own, unless there are more of them. Systems that share a BMC take turns to log in, and
+# three interrupted logins keep all of them waiting for minutes. Each BMC is a thread of the emulator.
+MOST_BMCS = 64
 POLL = timedelta(milliseconds=50)
 
 # The emulator's configuration is Python code. The code ends the emulator when stdin closes, because then this process
 # has ended. The code also silences werkzeug, which would log a line for each request.
 _CONFIGURATION = """\
-import logging, os, threading
+import logging, os, ssl, threading, __main__
+from werkzeug.serving import make_server
+
+def serve(ports, certificate, key):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    for port in ports:
+        server = make_server("127.0.0.1", port, __main__.app, threaded=True, ssl_context=context)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 60}, daemon=True).start()
 
 def leave_with_parent():
     os.read(0, 1)
@@ -66,9 +78,11 @@ class SimulatedSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedBmc(msgspec.Struct, frozen=True, kw_only=True):
-    """A running emulator. `credential_file` is the file for a `file:` reference."""
+    """A running emulator. Each of its BMCs serves all systems; `base_url` is the URL of the first, and `addresses` has
+    the BMC address of each system, by its UUID. `credential_file` is the file for a `file:` reference."""
 
     base_url: str
+    addresses: Mapping[str, str]
     ca_file: Path
     username: str
     password: str
@@ -115,9 +129,10 @@ async def simulated_bmc(
     """
     authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
     served = _write_certificates(directory, authority, certificate)
-    port = _free_port()
-    file = _write_files(directory, systems, certificate=served, port=port, power=power)
-    file.write_text(file.read_text() + configuration)
+    ports = _free_ports(min(len(systems), MOST_BMCS))
+    file = _write_files(directory, systems, certificate=served, port=ports[0], power=power)
+    more = f"serve({ports[1:]}, SUSHY_EMULATOR_SSL_CERT, SUSHY_EMULATOR_SSL_KEY)\n"
+    file.write_text(file.read_text() + more + configuration)
     async with await anyio.open_file(directory / "emulator.log", "wb") as log:
         process = await anyio.open_process(
             [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(file)],
@@ -131,7 +146,10 @@ async def simulated_bmc(
         )
     try:
         bmc = SimulatedBmc(
-            base_url=f"https://{HOST}:{port}",
+            base_url=f"https://{HOST}:{ports[0]}",
+            addresses={
+                system.uuid: f"https://{HOST}:{port}{system.path}" for system, port in zip(systems, cycle(ports))
+            },
             ca_file=directory / "ca.crt",
             username=USERNAME,
             password=PASSWORD,
@@ -150,11 +168,11 @@ async def simulated_bmc(
             await _stop(process)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_ports(count: int) -> list[int]:
+    """Return so many different ports."""
+    with ExitStack() as opened:
+        probes = [opened.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def _write_certificates(directory: Path, authority: Authority, certificate: ServerFiles | None) -> ServerFiles:

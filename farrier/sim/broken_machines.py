@@ -6,7 +6,7 @@ the database, repairs the cause and submits `retry_stage`, as the runbook instru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import anyio
@@ -17,8 +17,9 @@ from farrier.model.intents.actions import Action
 from farrier.model.maas.reading import StatusNumber as Status
 from farrier.model.node.layers import FAILED, WorkflowStatus
 from farrier.model.views.fleet import NodeGlance
+from farrier.sim.bmc import SimulatedSystem
 from farrier.sim.fleet import SimulatedFleet, name_of
-from farrier.sim.maas import CommissionFate, DeployFate, Nature, Region
+from farrier.sim.maas import CommissionFate, DeployFate, Region
 from farrier.sim.maas.records import Interface, Machine
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -35,13 +36,13 @@ _FATES: Mapping[int, Mapping[str, CommissionFate | DeployFate]] = {
 _STRAY = 6
 
 
-def prepare(region: Region, *, after: int, nodes: int) -> None:
-    """Give the machines of some nodes a fault, before the nodes are registered."""
+def prepare(region: Region, systems: Sequence[SimulatedSystem], *, after: int) -> None:
+    """Give the machines of some nodes a fault, before the nodes are registered. A nature by host name takes precedence
+    over that by MAC address."""
     for number, fate in _FATES.items():
-        if number <= nodes:
-            name = name_of(after + number)
-            region.natures[name] = replace(region.natures[name], **fate)
-    if nodes >= _STRAY:
+        if number <= len(systems):
+            region.natures[name_of(after + number)] = replace(region.natures[systems[number - 1].mac], **fate)
+    if len(systems) >= _STRAY:
         _enlist_stray(region, name_of(after + _STRAY))
 
 
@@ -81,7 +82,7 @@ class Operator:
 
     def _mend(self, node: NodeGlance) -> None:
         """Replace the faulty part of the node's machine, and remove machines that are unknown to farrier."""
-        self._region.natures[node.name] = Nature(hardware=self._region.natures[node.name].hardware)
+        self._region.natures.pop(node.name, None)
         stray = self._region.machines.get(self._region.hostnames.get(node.name, ""))
         if stray is not None and stray.status is Status.NEW and stray.description == "":
             self._region.forget(stray)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.protocols import FleetApi, Queries, Requests
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
-from farrier.sim.hardware import facts_of
+from farrier.sim.hardware import serial_of
 from farrier.sim.maas import Hardware, Nature
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -46,14 +46,9 @@ def name_of(number: int) -> str:
     return f"gpu-{number:04}"
 
 
-def natures(
-    systems: Sequence[SimulatedSystem], *, after: int, others: Mapping[str, SimulatedSystem]
-) -> dict[str, Nature]:
-    """Return the machines of the fleet and `others` by the names of their nodes, with the identities that their BMCs
-    and agents report."""
-    named = {name_of(number): system for number, system in enumerate(systems, start=after + 1)} | dict(others)
-    serials = {name: facts_of(name)["serial"] for name in named}
-    return {name: Nature(hardware=Hardware(serial=serials[name], uuid=named[name].uuid)) for name in named}
+def natures(systems: Sequence[SimulatedSystem]) -> dict[str, Nature]:
+    """Return the machines by their MAC addresses, with the identities that their BMCs and agents report."""
+    return {each.mac: Nature(hardware=Hardware(serial=serial_of(each.mac), uuid=each.uuid)) for each in systems}
 
 
 def planned(
@@ -62,7 +57,7 @@ def planned(
     """Return a node for each system. The numbers in the names begin with `after` + 1."""
     nodes = []
     for number, system in enumerate(systems, start=after + 1):
-        of_bmc = {"bmc_address": f"{bmc.base_url}{system.path}", "bmc_credential": f"file:{bmc.credential_file}"}
+        of_bmc = {"bmc_address": bmc.addresses[system.uuid], "bmc_credential": f"file:{bmc.credential_file}"}
         by_hand = {"bootstrap_token": bootstrap.token(secrets.token_hex())}
         given: dict[str, Any] = of_bmc if has_bmc(number - after) else by_hand
         where: dict[str, Any] = {"rack": f"r{number // 16}", "site": site, "model": "simulated"}
@@ -102,14 +97,12 @@ class SimulatedFleet:
         the BMC is manageable. The agents of the other nodes enroll at random times within the duration `over`. If the
         database is unreachable, wait for it."""
         await self._register()
-        if not over:
-            await self._manage()
         slots = anyio.CapacityLimiter(_ENROL_AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for node in self._nodes:
                 if node.bootstrap_token is not None:
                     delay = random.uniform(0, over.total_seconds())
-                    tasks.start_soon(self._enrol, node.bootstrap_token, node.name, slots, delay)
+                    tasks.start_soon(self._enrol, node.bootstrap_token, serial_of(*node.macs), slots, delay)
             while True:
                 await self._onboard()
                 await anyio.sleep(_LOOK_EVERY.total_seconds())
@@ -124,12 +117,6 @@ class SimulatedFleet:
                 if not await self.glance():  # all are registered or none, but the response may have been lost
                     continue
             return
-
-    async def _manage(self) -> None:
-        """Request the verification of the BMCs now: a new node's first run may be half a minute away."""
-        for node in await self.glance():
-            if node.management is Management.ENROLL:
-                await self.ask(node, Action.MANAGE)
 
     async def _enrol(self, token: str, machine: str, slots: anyio.CapacityLimiter, delay: float) -> None:
         await anyio.sleep(delay)

@@ -1,8 +1,8 @@
 """The hardware of a simulated machine, as an agent reports it: facts about devices, and the evidence of their erasure.
 
-The facts and the evidence have the form of those of the real agent (`agent/`). Each serial number follows from the name
-of the machine, so the same machine always has the same devices. The disks of a machine in a simulated region are those
-that this region finds.
+The facts and the evidence have the form of those of the real agent (`agent/`). The serial numbers of the devices follow
+from that of the machine, so the same machine always has the same devices. The disks of a machine in a simulated region
+are those that this region finds.
 """
 
 from __future__ import annotations
@@ -27,14 +27,20 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def serial_of(mac: str) -> str:
+    """Return the serial number of the machine with this MAC address."""
+    return f"SIM{mac.replace(':', '').upper()}"
+
+
 def facts_of(machine: str, disks: Sequence[DiskModel] = ()) -> dict[str, Any]:
-    """Return the facts that the agent of a machine reports. Without `disks`, the machine has some of its own."""
+    """Return the facts that the agent of the machine with this serial number reports. Without `disks`, the machine has
+    some of its own."""
     disks = disks or [_disk(f"{machine}-disk{index}") for index in range(_DISKS)]
     return {
         "os": "simulated",
         "agent": "simulated",
-        "serial": f"SIM-{machine}",
-        "board_serial": f"SIM-{machine}-board",
+        "serial": machine,
+        "board_serial": f"{machine}-board",
         "cpus": [{"slot": str(slot), "serial": f"0x{_digits(f'{machine}-cpu{slot}')}"} for slot in range(_CPUS)],
         "driver": "580.95.05",
         "gpus": [_gpu(machine, index) for index in range(_GPUS)],

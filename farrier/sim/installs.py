@@ -69,8 +69,8 @@ class Installations:
         if machine is None:
             return
         async with slots:
-            disks = self._region.nature_of(machine).hardware.disks
-            node = await self._agents.enroll_at_last(token, machine.hostname, disks)
+            hardware = self._region.nature_of(machine).hardware
+            node = await self._agents.enroll_at_last(token, hardware.serial or machine.hostname, hardware.disks)
         if node is not None:
             self._nodes[system_id] = node
 

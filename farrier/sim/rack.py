@@ -35,5 +35,5 @@ def write_rack(
         lines.writerow(_FIELDS)
         for name, system in systems.items():
             own = (name, site, f"r{number}", "simulated", "gpus=8", system.mac)
-            lines.writerow((*own, f"{bmc.base_url}{system.path}", f"file:{bmc.credential_file}"))
+            lines.writerow((*own, bmc.addresses[system.uuid], f"file:{bmc.credential_file}"))
     return file

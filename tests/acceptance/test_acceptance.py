@@ -61,7 +61,7 @@ async def test_each_answer_meets_the_demand_exactly_if_the_check_passes(site: Si
 @pytest.mark.timeout(600)  # as above
 async def test_an_agent_is_silent_while_its_machine_is_off(site: Site) -> None:
     async def is_off() -> bool:
-        return sites.MACHINE in site.scene.agents.silent
+        return site.scene.agents.is_silent(sites.MACHINE)
 
     async def is_on() -> bool:
         return not await is_off()

@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pytest
 from farrier.model.machine.bmc import BmcTarget, PowerState
 from farrier.sim.bmc import PROMPT, SimulatedBmc, SimulatorFailed, fake_systems, simulated_bmc
 from farrier.sim.certificates import ServerFiles
+from farrier.sim.hardware import serial_of
 from farrier.sim.maas import Region
 from farrier.sim.power import PowerCables, machines_off
 from tests.support.bmc import CREDENTIAL, connect
@@ -55,7 +57,8 @@ async def read_all(bmc: SimulatedBmc) -> list[PowerState]:
     states = []
     async with connect(bmc.ca_file, credential=f"{bmc.username}:{bmc.password}") as client:
         for system in bmc.systems:
-            target = BmcTarget(address=bmc.base_url, credential=CREDENTIAL, system_path=system.path)
+            address = bmc.addresses[system.uuid].removesuffix(system.path)
+            target = BmcTarget(address=address, credential=CREDENTIAL, system_path=system.path)
             reading = await client.verify(target)
             assert reading.uuid == system.uuid
             states.append(reading.power)
@@ -67,6 +70,7 @@ async def test_one_emulator_serves_many_systems_and_ends_with_its_context(tmp_pa
     async with simulated_bmc(tmp_path, systems) as bmc:
         assert bmc.systems == systems
         assert await read_all(bmc) == [PowerState.ON] * 20
+        assert len({address.partition("/redfish")[0] for address in bmc.addresses.values()}) == 20
         assert bmc.password not in repr(bmc)
         assert msgspec.json.decode(bmc.credential_file.read_bytes())["username"] == bmc.username
         assert bmc.credential_file.stat().st_mode & 0o077 == 0
@@ -114,39 +118,37 @@ def test_systems_are_the_same_each_time_and_differ_from_each_other() -> None:
     assert len({system.uuid for system in systems}) == len({system.mac for system in systems}) == 200
 
 
-async def test_a_bmc_shows_the_power_that_the_region_switched(tmp_path: Path) -> None:
-    region, systems = Region(), fake_systems(1)
+async def test_the_bmc_and_the_agent_follow_the_region_and_the_region_reads_the_bmc(tmp_path: Path) -> None:
+    region, systems, off = Region(), fake_systems(2), set[str]()
     machine = region.machines[await created(Caller(region), mac_addresses=systems[0].mac)]
+    serial = serial_of(systems[0].mac)
 
     async def shows(power: PowerState) -> bool:
-        return await read_all(bmc) == [power]
+        return await read_all(bmc) == [power, PowerState.ON] and off == ({serial} if power == "off" else set())
+
+    async def reads(power: PowerState) -> bool:
+        return machine.power_state == power
 
     async with (
-        simulated_bmc(tmp_path, systems, configuration=PROMPT) as bmc,
+        machines_off(systems, off) as reports,
+        simulated_bmc(tmp_path, systems, configuration=PROMPT + reports) as bmc,
+        httpx.AsyncClient(
+            auth=(bmc.username, bmc.password),
+            verify=ssl.create_default_context(cafile=bmc.ca_file),
+            base_url=bmc.base_url,
+            trust_env=False,
+        ) as client,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(PowerCables(region, bmc).run)
-        for power in (PowerState.OFF, PowerState.ON, PowerState.OFF):
+        tasks.start_soon(PowerCables(region, bmc, off).run)
+        await until(partial(reads, PowerState.ON))
+        for power in (PowerState.OFF, PowerState.ON):
             machine.power_state = power.value
             await until(partial(shows, power))
-        tasks.cancel_scope.cancel()
-
-
-async def test_an_emulator_reports_which_machines_are_off(tmp_path: Path) -> None:
-    region, systems = Region(), fake_systems(2)
-    machine = region.machines[await created(Caller(region), mac_addresses=systems[0].mac)]
-    off: set[str] = set()
-
-    async def are_off(*names: str) -> bool:
-        return off == set(names)
-
-    async with (
-        machines_off({system.uuid: system.name for system in systems}, off) as reports,
-        simulated_bmc(tmp_path, systems, configuration=PROMPT + reports) as bmc,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(PowerCables(region, bmc).run)
-        for power, names in (("off", [systems[0].name]), ("on", [])):
-            machine.power_state = power
-            await until(partial(are_off, *names))
+        reset = f"{systems[0].path}/Actions/ComputerSystem.Reset"
+        await client.post(reset, json={"ResetType": "ForceOff"})
+        await until(partial(shows, PowerState.OFF))
+        assert machine.power_state == PowerState.ON, "it was read less than five minutes ago"
+        region.advance(timedelta(minutes=5))
+        await until(partial(reads, PowerState.OFF))
         tasks.cancel_scope.cancel()

@@ -15,10 +15,10 @@ from farrier.io.connections.pool import Connection
 from farrier.model.node.snapshot import TaskType
 from farrier.sim.agents import Agent, AgentsClient, Pace, SimulatedAgents, UnknownKey
 from farrier.sim.bmc import fake_systems
-from farrier.sim.fleet import name_of, natures
+from farrier.sim.fleet import natures
 from farrier.sim.installs import Installations
 from farrier.sim.maas import Region, Status, components, show
-from farrier.sim.maas.records import Machine
+from farrier.sim.maas.records import Interface, Machine
 from tests.support import again, pg
 from tests.support.door import client_on
 from tests.support.tokens import named
@@ -119,13 +119,14 @@ async def test_the_evidence_of_an_erasure_names_every_disk_that_the_facts_name(
 async def test_the_agent_of_an_installation_reports_the_machine_and_the_disks_that_its_region_found(
     api: AgentsClient, conn: Connection, db: pg.Database
 ) -> None:
-    name = name_of(1)
+    name = "not-on-the-list"
     await register(conn, name)
     region, systems = Region(), fake_systems(1)
-    region.natures = natures(systems, after=0, others={})
+    region.natures = natures(systems)
     installs = Installations(region, SimulatedAgents(api, AT_ONCE))
     user_data = f'#cloud-config\ncontent: "{named(name)}"\n'
     machine = Machine(system_id=region.next_system_id(), hostname=name, status=Status.DEPLOYING, user_data=user_data)
+    machine.interfaces.append(Interface(id=1, name="eno1", mac_address=systems[0].mac))
     region.keep(machine)
     components.look(region, machine)
     async with running(installs):
@@ -148,10 +149,10 @@ async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(
 ) -> None:
     silent, loud = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     off: set[str] = set()
-    agents = SimulatedAgents(api, AT_ONCE, silent=off)
+    agents = SimulatedAgents(api, AT_ONCE, off=off)
     for token in ("gpu-1", "gpu-2"):
-        await agents.enroll(named(token))
-    off.add("gpu-1")
+        await agents.enroll(named(token), f"serial of {token}")
+    off.add("serial of gpu-1")
     last = "SELECT last_heartbeat_at FROM farrier.node_agents WHERE node_id = $1"
     fell_silent_at = await conn.fetchval(last, silent)
     tasks = [await give_task(conn, node) for node in (silent, loud)]
@@ -161,7 +162,7 @@ async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(
         await db.until(f"SELECT ({last}) > $2", loud, await conn.fetchval("SELECT farrier.now()"))
         assert await conn.fetchval(last, silent) == fell_silent_at
         assert not await conn.fetchval(done, tasks[0])
-        off.discard("gpu-1")
+        off.discard("serial of gpu-1")
         await db.until(done, tasks[0])
 
 

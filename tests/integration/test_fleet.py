@@ -25,7 +25,7 @@ from tests.support import pg, proxy
 from tests.support.door import client_on
 from tests.support.tokens import named
 
-BARE = Registration(name="gpu-1", bootstrap_token=named("one"))
+BARE = Registration(name="gpu-1", bootstrap_token=named("one"), macs=("52:54:00:00:00:01",))
 FULL = Registration(
     name="gpu-2",
     bootstrap_token=named("two"),

@@ -72,6 +72,8 @@ def demo(  # noqa: PLR0913 - one parameter is one option
             f"--dir: {directory} contains a space, but references to credentials cannot contain "
             "spaces; use another directory"
         )
+    patience = arguments.patience("--timeout", timeout, least=timedelta(seconds=1))
+    injects = _faults(faults, until_active=until_active)
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
     with _usable(place):
         place.mkdir(parents=True, exist_ok=True)
@@ -79,8 +81,8 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         directory=place.absolute(),
         nodes=nodes,
         until_active=until_active,
-        timeout=arguments.patience("--timeout", timeout, least=timedelta(seconds=1)),
-        faults=_faults(faults, until_active=until_active),
+        timeout=patience,
+        faults=injects,
         http_port=http_port,
         speed=speed,
     )

@@ -156,12 +156,13 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
         systems, spare = fake_systems(options.nodes, first=after + 1), spare_systems(after)
         durations = msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT, test=_TEST * options.speed)
         region = Region(durations=durations)
-        region.natures, off = natures(systems, after=after, others=spare), set[str]()
+        machines, off = (*systems, *spare.values()), set[str]()
+        region.natures = natures(machines)
         if options.faults:
-            prepare(region, after=after, nodes=options.nodes)
+            prepare(region, systems, after=after)
         async with (
-            machines_off({of.hardware.uuid: name for name, of in region.natures.items()}, off) as tells,
-            simulated_bmc(options.directory / "bmc", (*systems, *spare.values()), configuration=PROMPT + tells) as bmc,
+            machines_off(machines, off) as tells,
+            simulated_bmc(options.directory / "bmc", machines, configuration=PROMPT + tells) as bmc,
             open_region(region, speed=options.speed) as url,
         ):
             files = write_site(
@@ -185,7 +186,7 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
                         agents_client(serving.servers[DoorKind.AGENTS]) as client,
                         anyio.create_task_group() as living,
                     ):
-                        agents = SimulatedAgents(client, silent=off)
+                        agents = SimulatedAgents(client, off=off)
                         installations = Installations(region, agents)
                         fleet = SimulatedFleet(
                             nodes,
@@ -197,7 +198,7 @@ async def running(options: DemoOptions, *, log_to: int | None = None) -> AsyncIt
                         )
                         living.start_soon(agents.run)
                         living.start_soon(installations.run)
-                        living.start_soon(PowerCables(region, bmc).run)
+                        living.start_soon(PowerCables(region, bmc, off).run)
                         yield Scene(serving, bmc, fleet, agents, region, url, settings, rack)
                         living.cancel_scope.cancel()
                 finally:

@@ -6,7 +6,7 @@ Tests, benchmarks and the demo use the simulated region. All data is in memory, 
     region = Region()                                      # users: ADMIN, OPERATOR; see also Durations, Nature
     client = httpx.AsyncClient(transport=RegionTransport(region), base_url="http://maas.test/MAAS/api/2.0/")
     region.advance(timedelta(minutes=10))                  # the simulated clock
-    region.natures[system_id] = Nature(deploy=DeployFate.STORAGE_FAILS)    # or by host name, before it is created
+    region.natures[system_id] = Nature(deploy=DeployFate.STORAGE_FAILS)    # or by host name or MAC address
     region.faults.add(Fault(op="deploy", broken=Broken.DROP))              # once: done, but the response is lost
     region.keys.skew = 600.0                               # the region's clock for signatures, seconds
     async with open_region(region, speed=60.0) as url: ... # over a socket, one minute a second

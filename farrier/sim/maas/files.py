@@ -35,6 +35,7 @@ def write_site(
 [maas]
 url = "{url}"
 key = "file:{key}"
+deploys_at_once = 4
 
 [observe]
 events_every = {events_every.total_seconds():g}

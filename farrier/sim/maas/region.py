@@ -117,9 +117,9 @@ class Region:
             self.macs.pop(interface.mac_address, None)
 
     def nature_of(self, machine: Machine) -> Nature:
-        """Return the nature of a machine by its system ID or its host name, or otherwise the default."""
-        found = self.natures.get(machine.system_id) or self.natures.get(machine.hostname)
-        return found or self.default_nature
+        """Return the nature of a machine by its system ID, its host name or a MAC address, or otherwise the default."""
+        names = (machine.system_id, machine.hostname, *(each.mac_address for each in machine.interfaces))
+        return next((self.natures[name] for name in names if name in self.natures), self.default_nature)
 
     def note(
         self, machine: Machine, kind: str, description: str = "", *, level: Level = Level.INFO, action: str = ""

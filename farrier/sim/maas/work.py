@@ -118,6 +118,14 @@ def halt(machine: Machine) -> None:
     machine.power_state = "off"
 
 
+def notice_power(region: Region, machine: Machine, power: str) -> None:
+    """Store the power that a rack controller read at the BMC. If it is off, a release ends (`update_power_state` in
+    maasserver/models/node.py)."""
+    machine.power_state = power
+    if machine.status is Status.RELEASING and power == "off":
+        finish_release(region, machine)
+
+
 def _finish_scripts(region: Region, machine: Machine, kind: SetType, status: ScriptStatus) -> None:
     running = machine.newest_set(kind)
     if running is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,17 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("words", MISTAKES)
-def test_a_wrong_command_line_is_reported_in_one_line_with_the_value_and_advice(words: str) -> None:
+def test_a_wrong_command_line_is_reported_in_one_line_with_the_value_and_advice(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = CliRunner().invoke(cli.app, words.split(), env=NOWHERE)
     assert ended.exit_code == 2
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
     assert line.startswith("farrier: ")
     assert MISTAKES[words] in line
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", [(), ("node",), ("node", "list"), ("segment", "add"), ("run",)])
