@@ -18,6 +18,8 @@ _LARGEST_ANSWER = 64 * 1024  # bytes; what is longer is cut off, and so is not J
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds; ten thousand agents of a door that was down return within a minute
 _CLOCK = "if it is valid, correct the clock of this machine, or the ca in config.json"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# TRUSTED_FIRST and PARTIAL_CHAIN, on every Python: without VERIFY_X509_STRICT, which refuses older CAs of sites.
+_FLAGS = ssl.VerifyFlags(0x88000)
 
 
 class RefusedError(AgentError):
@@ -43,6 +45,7 @@ class Door:
         kind: Callable[..., http.client.HTTPConnection] = http.client.HTTPConnection
         if parts.scheme == "https":
             trusted = ssl.create_default_context(cafile=host.path(config.ca) if config.ca else None)
+            trusted.verify_flags = _FLAGS
             kind = partial(http.client.HTTPSConnection, context=trusted)
         self._connection = kind(parts.hostname, parts.port, timeout=_TIMEOUT)
 

@@ -7,7 +7,6 @@ of the database.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from farrier import tls
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
 from farrier.client.calls import ApiCall, Filter, Nothing
@@ -68,9 +68,13 @@ _log = structlog.stdlib.get_logger(__name__)
 @asynccontextmanager
 async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
     """Open a session with the configured server. Raises ConfigError for an invalid URL or an unusable file."""
-    verify = _trust(config.ca_file) if config.ca_file else True
+    verify = tls.verifying(_found(config.ca_file))
     async with AsyncFarrier(config.api, token=token_of(config.token_file), verify=verify) as api:
         yield Remote(api)
+
+
+def _found(file: str) -> str:
+    return str(Path(file).expanduser()) if file else ""
 
 
 def token_of(file: str) -> str | None:
@@ -87,13 +91,6 @@ def token_of(file: str) -> str | None:
     if token != text.removesuffix("\n").removesuffix("\r"):
         _log.warning("client.token_trimmed", file=file, ignored="a byte order mark or white space around the token")
     return token
-
-
-def _trust(file: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=Path(file).expanduser())
-    except OSError as error:
-        raise ConfigError(f"client.ca_file: expected certificates in PEM in {file}: {error}") from error
 
 
 class Remote:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from farrier import tls
 from farrier.client import errors
 from farrier.client.calls import ApiCall
 from farrier.client.errors import ApiUnreachable
@@ -38,7 +39,7 @@ def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
     return {
         "base_url": base.copy_with(path=base.path.rstrip("/").removesuffix(_API) + _API),
         "headers": {"Accept": "application/json"} | ({} if token is None else _authorization(token)),
-        "verify": verify,
+        "verify": tls.verifying() if verify is True else verify,
         "timeout": _SECONDS,
     }
 

@@ -16,6 +16,7 @@ from farrier.sim.certificates import Authority
 from farrier_agent.client import Backoff
 from farrier_agent.client import Door as Client
 from farrier_agent.host import AgentError, Config, Host
+from tests.contract.test_bmc_tls import Chain
 from tests.support.agent_machine import Machine
 from tests.support.agents_door import Answer, Door, serving
 
@@ -243,11 +244,13 @@ def test_a_certificate_that_is_not_accepted_is_one_line_and_names_the_clock_if_i
     assert "\n" not in str(failure.value)
 
 
-def test_calls_share_one_connection_over_tls(machine: Machine, tmp_path: Path) -> None:
-    authority = Authority("agents", now=datetime.now(UTC))
-    issued = authority.issue(tmp_path, hosts=("127.0.0.1",))
-    with serving(Door(), (issued.certificate, issued.key)) as door:
-        client = client_of(machine, door, authority.write(tmp_path / "ca.pem"))
+@pytest.mark.parametrize("ca", ["root", "intermediate"])
+def test_calls_share_one_connection_over_tls_with_the_ca_of_an_old_site(
+    machine: Machine, tmp_path: Path, ca: str
+) -> None:
+    chain = Chain(tmp_path)
+    with serving(Door(), (chain.sent, chain.key)) as door:
+        client = client_of(machine, door, getattr(chain, ca))
         for _ in range(3):
             client.call("POST", "/agent/v1/enroll", {})
         client.close()

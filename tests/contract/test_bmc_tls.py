@@ -1,4 +1,4 @@
-"""The TLS policy of BMCs is the same on every Python, and each exception is a setting that is shown."""
+"""The TLS policy is the same on every Python, and each exception for a BMC is a setting that is shown."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
+from farrier import tls
+from farrier.client import wire
 from farrier.config import BmcHostConfig, BmcTrustConfig
 from farrier.errors import ConfigError
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget, PowerState
@@ -29,7 +31,7 @@ DAY = timedelta(days=1)
 
 class Chain:
     """A root, an intermediate and a leaf in the form of an old site: no key usage, and no key identifiers. With `bits`
-    of RSA."""
+    of RSA. `sent` has the leaf and the intermediate."""
 
     def __init__(self, directory: Path, *, bits: int = 2048) -> None:
         self.root, self.intermediate, self.leaf = (directory / name for name in ("root.pem", "mid.pem", "leaf.pem"))
@@ -49,6 +51,8 @@ class Chain:
                 builder = builder.add_extension(name, critical=False)
             made = builder.sign(keys[issuer], hashes.SHA256())
             file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        self.sent = directory / "chain.pem"
+        self.sent.write_bytes(self.leaf.read_bytes() + self.intermediate.read_bytes())
         self.key = directory / "leaf.key"
         self.key.write_bytes(
             keys[2].private_bytes(
@@ -58,11 +62,9 @@ class Chain:
 
     def server(self, *, ciphers: str | None = None) -> ssl.SSLContext:
         """The TLS settings of a BMC with this leaf, which also sends the intermediate."""
-        both = self.leaf.with_name("chain.pem")
-        both.write_bytes(self.leaf.read_bytes() + self.intermediate.read_bytes())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_ciphers(ciphers or "DEFAULT:@SECLEVEL=0")
-        context.load_cert_chain(both, self.key)
+        context.load_cert_chain(self.sent, self.key)
         if ciphers is not None:
             context.maximum_version = ssl.TLSVersion.TLSv1_2
         return context
@@ -77,11 +79,12 @@ async def power(bmc: FakeBmc, trusted: BmcTrustConfig) -> PowerState:
 def test_the_policy_is_stated_and_not_that_of_the_runtime() -> None:
     """Python 3.13 refuses the certificate of a CA without key usage; the policy does not, on any Python."""
     for context in (
-        trust.verifying(),
+        tls.verifying(),
+        wire.options("https://farrier.example", None, True)["verify"],
         *(trust.policy_of(one).context for one in (BmcTrustConfig(), BmcTrustConfig(insecure=True))),
         trust.policy_of(BmcTrustConfig(fingerprint="ab" * 32)).context,
     ):
-        assert context.verify_flags == trust.FLAGS
+        assert context.verify_flags == tls.FLAGS
         assert not context.verify_flags & ssl.VerifyFlags.VERIFY_X509_STRICT
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
         suites = {suite["name"] for suite in context.get_ciphers()}

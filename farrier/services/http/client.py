@@ -29,7 +29,7 @@ from farrier.protocols.permit import require_lease
 from farrier.services.http.failures import Failures
 from farrier.services.http.messages import Garbled, HttpRequest, HttpResponse
 from farrier.services.http.transport import AioTransport
-from farrier.services.http.trust import verifying
+from farrier.tls import verifying
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=RequestError[Any])
