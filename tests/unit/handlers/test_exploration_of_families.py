@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
 from farrier.model.machine.bmc import PowerState
-from farrier.model.node.layers import Management
+from farrier.model.node.layers import Management as M
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.layers import WorkflowStatus as W
 from farrier.model.node.snapshot import Bmc, Node, TaskStatus
-from tests.support import walks_in_maas
-from tests.support.exploration import HOUR, Place, Stimulus, asks, beats, ends, enrols, explore, kind_of, reach, waits
+from tests.support import exploration, walks_in_maas
+from tests.support.exploration import FRESH_NODES, STIMULI, Place, Stimulus, asks, beats, ends, enrols, kind_of
 from tests.support.nodes import NOW, agent, node, onboarding
 from tests.support.played_region import ADDRESS, DEPLOYED, MAC, NAME, SOMEBODY, SYSTEM_ID, S, Shown
 from tests.support.stages import SITE
@@ -45,6 +45,9 @@ SELDOM = intents(
     (Action.QUARANTINE, {"reason": "looked at"}),
     *((action, {}) for action in (Action.RESUME, Action.RESTART_CLEAN, Action.ADOPT_OBSERVED_STATE)),
 )
+
+# What happens to the BMC of a node, and pauses.
+OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "adopt", "onboard", "pause", "unpause", "BMC")
 
 
 def of_operators(machine: str, *, in_maas: bool, seldom: bool) -> dict[str, Stimulus]:
@@ -99,7 +102,7 @@ def enrols_well(place: Place) -> Place | None:
 
 def an_hour_passes(place: Place) -> Place:
     """An hour passes, in which the region is read."""
-    later = waits(HOUR)(place)
+    later = STIMULI["an hour passes"](place)
     assert later is not None
     return walks_in_maas.read(later) or later
 
@@ -110,6 +113,8 @@ def stimuli(machine: str, *, in_maas: bool, seldom: bool) -> tuple[dict[str, Sti
     mishaps: dict[str, Stimulus] = {}
     if machine == "agent":
         happens |= {"enrols": on_its_system(enrols_well), "is well": on_its_system(beats())}
+    if machine == "agentless" and not in_maas:
+        happens |= {name: each for name, each in STIMULI.items() if name.startswith(OF_THE_BMC)}
     if machine != "agentless":
         happens |= {"tasks succeed": ends(TaskStatus.SUCCEEDED)}
     if seldom and (machine == "worker" or (machine == "agent" and not in_maas)):
@@ -124,13 +129,13 @@ def stimuli(machine: str, *, in_maas: bool, seldom: bool) -> tuple[dict[str, Sti
 
 
 def starts(machine: str, *, in_maas: bool) -> list[Place]:
-    """A node that was never in service, and one in service."""
+    """A node that was never in service, and one in service. Outside of MAAS, also nodes without BMC details."""
     fields: dict[str, Any] = {
         "name": NAME,
         "macs": (MAC,),
         "site": SITE.name if in_maas else None,
         "agentless": machine != "agent",
-        "management": Management.MANAGEABLE,
+        "management": M.MANAGEABLE,
         "bmc_address": f"https://{ADDRESS}",
         "bmc_credential": "env:BMC",
         "bmc": Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW, system_path="/redfish/v1/Systems/1"),
@@ -139,7 +144,8 @@ def starts(machine: str, *, in_maas: bool) -> list[Place]:
     fresh: Node = node(N.ENROLLING, workflow=pending, **fields)
     served: Node = node(N.ACTIVE, agent=agent() if machine == "agent" else None, **fields)
     if not in_maas:
-        return [Place(fresh, NOW), Place(served, NOW)]
+        bare = (replace(each, agentless=fresh.agentless) for each in FRESH_NODES if machine != "worker")
+        return [Place(each, NOW) for each in (fresh, served, *bare)]
     served = replace(served, maas_id=SYSTEM_ID)
     seen = walks_in_maas.read(Place(served, NOW, machine=replace(DEPLOYED, locked=True)))
     assert seen is not None
@@ -161,12 +167,15 @@ def test_from_every_reachable_state_intents_lead_to_active_and_to_deleted(
     in_maas = place == "in MAAS"
     happens, mishaps = stimuli(machine, in_maas=in_maas, seldom=seldom)
     places: list[Place] = []
-    found = explore(starts(machine, in_maas=in_maas), happens, mishaps=mishaps, found_in=places)
+    found = exploration.explore(starts(machine, in_maas=in_maas), happens, mishaps=mishaps, found_in=places)
     by_kind = {kind_of(each): each for each in places}
     reached = {each.node.status for each in places}
     assert {N.ENROLLING, N.ACTIVE, N.DRAINING, N.RETIRED, N.REMOVING, N.DELETED} <= reached
+    if (machine, in_maas) == ("agentless", False):
+        assert reached == set(N)
+        assert {each.node.management for each in places} == set(M) - {M.VERIFYING, M.ADOPTING}, "none rests in these"
     for goal in (N.ACTIVE, N.DELETED):
-        back = reach(found, {kind for kind, each in by_kind.items() if each.node.status is goal})
+        back = exploration.reach(found, {kind for kind, each in by_kind.items() if each.node.status is goal})
         dead = [each for kind, each in by_kind.items() if kind not in back]
         dead = [each for each in dead if goal is N.DELETED or not is_ending(each)]
         assert not dead, f"no way leads to {goal} from {len(dead)} of {len(places)} places, such as {dead[0]}"
