@@ -33,6 +33,7 @@ HOSTILE = {
     "quote_all_identifiers": "on",
     "transform_null_equals": "on",
     "array_nulls": "off",
+    "plpgsql.extra_errors": "all",
     "default_transaction_isolation": "repeatable read",
     "search_path": "shadows, pg_catalog",
 }
