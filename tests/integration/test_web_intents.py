@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -18,15 +17,7 @@ MANAGE = {"node": "gpu-1", "action": "manage"}
 PAUSE = {"node": "gpu-1", "action": "pause", "params": {"reason": "to look at it"}, "requested_by": "ann"}
 
 
-@pytest.fixture
-def prepared() -> pg.Install:
-    return crates.install
-
-
-@pytest.fixture
-async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(every_db) as opened:
-        yield opened
+prepared, yard = crates.prepared, crates.yard
 
 
 async def post(web: httpx.AsyncClient, path: str, body: dict[str, Any]) -> httpx.Response:

@@ -9,22 +9,14 @@ import httpx
 import pytest
 
 from farrier.model.node.limits import Limits
-from tests.support import crates, pg
+from tests.support import crates
 from tests.support.crates import Yard
 from tests.support.web import WITH_TOKEN, backend_on, client_of, open_site
 
 LIMITS = Limits(sites={"north": {"crate.packing": timedelta(hours=1)}})
 
 
-@pytest.fixture
-def prepared() -> pg.Install:
-    return crates.install
-
-
-@pytest.fixture
-async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(every_db) as opened:
-        yield opened
+prepared, yard = crates.prepared, crates.yard
 
 
 @pytest.fixture

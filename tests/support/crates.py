@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias
 
 import anyio
 import msgspec
+import pytest
 from typing_extensions import override
 
 from farrier.clock import MonotonicClock
@@ -250,3 +251,15 @@ async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Yard]
     await db.prepare(install)
     async with db.pool(pool_size) as pool:
         yield Yard(db, pool)
+
+
+@pytest.fixture
+def prepared() -> pg.Install:
+    return install
+
+
+@pytest.fixture
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    """A yard on each PostgreSQL. A test module assigns these fixtures to names."""
+    async with opened(every_db) as made:
+        yield made

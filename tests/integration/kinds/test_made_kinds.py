@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from farrier.io.schema import catalog
@@ -14,15 +12,7 @@ PACK = '{"size": 3}'
 CALL = "SELECT farrier.resource_intent('crate', $1, $2, $3::jsonb, $4)"
 
 
-@pytest.fixture
-def prepared() -> pg.Install:
-    return crates.install
-
-
-@pytest.fixture
-async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(every_db) as yard:
-        yield yard
+prepared, yard = crates.prepared, crates.yard
 
 
 # --- who may

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -20,15 +19,7 @@ KEYED = (
 CALL = "SELECT farrier.resource_intent('crate', $1, $2, $3::jsonb, $4)"
 
 
-@pytest.fixture
-def prepared() -> pg.Install:
-    return crates.install
-
-
-@pytest.fixture
-async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(every_db) as yard:
-        yield yard
+prepared, yard = crates.prepared, crates.yard
 
 
 # --- refused by the INSERT
@@ -329,24 +320,38 @@ async def test_a_number_out_of_range_of_its_column_is_refused_with_a_message(yar
     assert refused.value.sqlstate == "FR400"
 
 
-async def test_an_answer_is_found_by_its_id_among_any_number_of_pending_resource_intents(every_db: pg.Database) -> None:
+@pytest.mark.parametrize(
+    ("table", "answer", "columns"),
+    [
+        (
+            "resource_intents",
+            """farrier.write_resources(format('{"kind": [{"kind": "network_segment"}], "runs": [],
+               "answers": [{"run": 1, "request": %s, "accepted": true}]}', $1::bigint)::jsonb)""",
+            "(kind, resource, resource_id, action) SELECT 'network_segment', '1', 1, 'delete'",
+        ),
+        (
+            "intents",
+            """farrier.answer_intents(format('[{"intent": %s, "status": "accepted"}]', $1::bigint)::jsonb)""",
+            "(node, node_id, action) SELECT 1, 1, 'drain'",
+        ),
+    ],
+)
+async def test_an_answer_is_found_by_its_id_among_any_number_of_pending_intents(
+    every_db: pg.Database, table: str, answer: str, columns: str
+) -> None:
     """The statement was planned when the table was almost empty, and the table was not analyzed since."""
-    answer = """SELECT farrier.write_resources(format(
-        '{"kind": [{"kind": "network_segment"}], "runs": [], "answers": [{"run": 1, "request": %s, "accepted": true}]}',
-        $1::bigint)::jsonb)"""
-    read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'resource_intents'"
-    ask = """INSERT INTO farrier.resource_intents (kind, resource, resource_id, action)
-             SELECT 'network_segment', '1', 1, 'delete' FROM generate_series(1, $1)"""
+    read = f"SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = '{table}'"
+    ask = f"INSERT INTO farrier.{table} {columns} FROM generate_series(1, $1)"
     async with every_db.connect() as conn:
         await conn.execute("SET session_replication_role = replica")
         await conn.execute(ask, 1)
-        await conn.execute("VACUUM ANALYZE farrier.resource_intents")
+        await conn.execute(f"VACUUM ANALYZE farrier.{table}")
         for _ in range(10):
-            await conn.execute(answer, 1)
+            await conn.execute(f"SELECT {answer}", 1)
         await conn.execute(ask, 3000)
         async with conn.transaction():
             before = await conn.fetchval(read)
-            await conn.execute(answer, 2000)
+            await conn.execute(f"SELECT {answer}", 2000)
             assert await conn.fetchval(read) - before <= 2
-        accepted = await conn.fetch("SELECT id FROM farrier.resource_intents WHERE status = 'accepted' ORDER BY id")
+        accepted = await conn.fetch(f"SELECT id FROM farrier.{table} WHERE status = 'accepted' ORDER BY id")
         assert [record["id"] for record in accepted] == [1, 2000]

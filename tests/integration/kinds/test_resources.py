@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -24,15 +23,7 @@ from tests.support.crates import Crate, Yard
 PERIODIC = timedelta(seconds=30)
 
 
-@pytest.fixture
-def prepared() -> pg.Install:
-    return crates.install
-
-
-@pytest.fixture
-async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
-    async with crates.opened(every_db) as yard:
-        yield yard
+prepared, yard = crates.prepared, crates.yard
 
 
 async def write(yard: Yard, **sections: list[dict[str, Any]]) -> list[tuple[int, timedelta]]:

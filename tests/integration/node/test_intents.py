@@ -464,23 +464,3 @@ async def test_a_client_that_idles_delays_nothing_but_its_own_intent(site: Site)
         await idle.commit()
     await site.settled()
     assert (await site.answer(id_)).status == "rejected"
-
-
-async def test_an_answer_is_found_by_its_id_among_any_number_of_pending_intents(every_db: pg.Database) -> None:
-    """The statement was planned when the table was almost empty, and the table was not analyzed since."""
-    answer = """SELECT farrier.answer_intents(format('[{"intent": %s, "status": "accepted"}]', $1::bigint)::jsonb)"""
-    read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'farrier.intents'::regclass"
-    ask = "INSERT INTO farrier.intents (node, node_id, action) SELECT 1, 1, 'drain' FROM generate_series(1, $1)"
-    async with every_db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(ask, 1)
-        await conn.execute("VACUUM ANALYZE farrier.intents")
-        for _ in range(10):
-            await conn.execute(answer, 1)
-        await conn.execute(ask, 3000)
-        async with conn.transaction():
-            before = await conn.fetchval(read)
-            await conn.execute(answer, 2000)
-            assert await conn.fetchval(read) - before <= 2
-        accepted = await conn.fetch("SELECT id FROM farrier.intents WHERE status = 'accepted' ORDER BY id")
-        assert [record["id"] for record in accepted] == [1, 2000]
