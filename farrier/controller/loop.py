@@ -312,6 +312,7 @@ class Loop(Generic[R, S, W, V]):
             wakes=entry.wakes,
             recovers=entry.step,
             hold=entry.hold,
+            commit_id=loaded.commit_id,
         )
         if entry.snapshot is None:
             return self._runner.missing(turn, loaded.unreadable[entry.id])

@@ -101,6 +101,7 @@ class OutcomeValidator(Generic[R, S, W]):
         return Finished(
             id=turn.id,
             epoch=turn.epoch,
+            commit_id=turn.commit_id,
             wakes=turn.wakes,
             version=resource.version,
             due=Due.NEVER if isinstance(outcome, Deleted) else Due.RERUN if at_once and not tired else Due.PERIODIC,
@@ -133,6 +134,7 @@ class OutcomeValidator(Generic[R, S, W]):
         return Finished(
             id=turn.id,
             epoch=turn.epoch,
+            commit_id=turn.commit_id,
             wakes=turn.wakes,
             version=version,
             due=Due.PERIODIC,

@@ -63,7 +63,8 @@ class Publisher(Generic[R, S]):
                 label=run.error.error,
                 error=run.error.reason,
             )
-        answers = () if run.resource is None else self._kind.answers(run.resource, finished.writes)
+        asked = run.resource if finished.writes else None
+        answers = () if asked is None else self._kind.answers(asked, finished.writes)
         for answer in answers:
             log.info(
                 "intent.answered",

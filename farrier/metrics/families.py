@@ -120,9 +120,13 @@ class Histogram(Collector):
 
     def observe_of(self, name: str | None, labels: Labels, value: float) -> None:
         """Count one value; `name` becomes the exemplar of its bucket."""
-        self.observe(labels, (value,))
+        cell, bucket = self._cell(labels), bisect_left(self._definition.buckets, value)
+        for index in range(bucket, len(cell.below)):
+            cell.below[index] += 1
+        cell.count += 1
+        cell.sum += value
         if name is not None:
-            self._cell(labels).exemplars[bisect_left(self._definition.buckets, value)] = _exemplar(name, value)
+            cell.exemplars[bucket] = _exemplar(name, value)
 
     def _cell(self, labels: Labels) -> _Cell:
         cell = self._cells.get(labels)

@@ -192,6 +192,8 @@ def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
     soonest = min((each.requeue_after for each in resting.values() if each.requeue_after is not None), default=None)
     if not waits:
         return DoNothing(requeue_after=soonest)
+    if len(waits) == 1:  # nearly all
+        return replace(next(iter(waits.values())), requeue_after=soonest)
     ends_by = most_urgent(wait.ends_by for wait in waits.values())
     shown = waits.get(workflow.progress) or next(wait for wait in waits.values() if wait.ends_by is ends_by)
     rests = all(wait.rests for wait in waits.values())

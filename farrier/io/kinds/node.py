@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, assert_never
+from typing import Any, TypeGuard, assert_never
 
 import msgspec
 
 from farrier.io import codec, statements
+from farrier.io.kinds.rows import placed
 from farrier.model.loop.runs import Finished
 from farrier.model.node.layers import LIVE, NODE, NodeStatus, WorkflowKind
 from farrier.model.node.snapshot import Node, Workflow
@@ -26,6 +27,7 @@ from farrier.model.node.writes import (
     LeaveService,
     LiftHold,
     RevokeBootstrap,
+    SectionWrite,
     SetDetails,
     UseNetworks,
     Write,
@@ -55,7 +57,7 @@ _WITHOUT_FIELDS: Mapping[type[Write], str] = {
 }
 
 SECTIONS = (
-    *("ends", "logins", "leaving", "touched", "nodes", "networks", "details", "tasks", "answers", "tokens"),
+    *("ends", "logins", "touched", "nodes", "networks", "details", "tasks", "answers", "tokens"),
     *("new_onboardings", "new_decommissions", "onboardings", "decommissions", "conditions", "ended_conditions"),
     *_WITHOUT_FIELDS.values(),
 )
@@ -75,14 +77,13 @@ class NodeRows:
         """Return the sections of the runs, and the columns of `nodes` that they write. The order is that of the
         parameters of `write_nodes_and_networks`."""
         states = [run.to if run.to is not None and _changes_only_state(run.was, run.to) else None for run in runs]
+        places, written = placed(map(_columns, runs, states), width=5)
         return (
             codec.encode(_sections(runs, states)),
             [run.id for run in runs],
             [run.version for run in runs],
-            [run.commit_id for run in runs],
-            [None if to is None else to.status for to in states],
-            [None if to is None else to.management for to in states],
-            [None if to is None else _live_kind(to) for to in states],
+            places,
+            *written,
         )
 
     def rehearsed(self) -> Sequence[Any]:
@@ -111,7 +112,7 @@ def _sections(
                 _add_conditions(sections, run.id, run.was, run.to)
             if run.to.status is NodeStatus.DELETED:
                 sections["networks"].append({"run": run.id, **msgspec.structs.asdict(UseNetworks())})
-        for write in run.writes:
+        for write in filter(_has_section, run.writes):
             section, row = _write_row(write)
             sections[section].append({"run": run.id, **row})
     return sections
@@ -121,6 +122,16 @@ def _changes_only_state(was: object, to: Node) -> bool:
     """Return whether the database has the present values of all columns except the state. It lacks the time of the last
     read of power if this time was only confirmed."""
     return isinstance(was, Node) and was.stored_power_at is None and _facts(was) == _facts(to)
+
+
+def _columns(run: Finished[Node, Write], state: Node | None) -> tuple[object, ...]:
+    """Return what the run writes into columns that the commit has for each run."""
+    cause = (
+        next((write.source for write in run.writes if isinstance(write, LeaveService)), None) if run.writes else None
+    )
+    if state is None:
+        return run.commit_id, None, None, None, cause
+    return run.commit_id, state.status, state.management, _live_kind(state), cause
 
 
 def _live_kind(node: Node) -> WorkflowKind | None:
@@ -157,7 +168,11 @@ def _workflow_row(run: int, workflow: Workflow) -> dict[str, Any]:
     return row | {"run": run, "node_id": run}
 
 
-def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
+def _has_section(write: Write) -> TypeGuard[SectionWrite]:
+    return not isinstance(write, LeaveService)  # its cause is one of the `_columns`
+
+
+def _write_row(write: SectionWrite) -> tuple[str, dict[str, Any]]:
     """Return the section for one write of a run, and the row for this section."""
     match write:
         case AnswerIntent():
@@ -170,8 +185,6 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "tokens", {"digest": write.digest, "seconds": write.ttl.total_seconds()}
         case SetDetails():
             return "details", msgspec.structs.asdict(write)
-        case LeaveService():
-            return "leaving", {"source": write.source}
         case RevokeBootstrap() | ForgetAgent() | LiftHold():
             return _WITHOUT_FIELDS[type(write)], {}
         case UseNetworks():

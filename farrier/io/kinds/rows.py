@@ -8,7 +8,7 @@ Module `built_in` has the instances for the built-in kinds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -51,7 +51,7 @@ class Rows(Protocol[R_co, S, W]):
     @property
     def write(self) -> str:
         """A SELECT that is the kind's part of a commit, with the arguments that `written` returns, beginning with
-        `$22`. `b.lost` are the runs that it must not write. It returns each other run for which it wrote nothing, with
+        `$24`. `b.lost` are the runs that it must not write. It returns each other run for which it wrote nothing, with
         the delay after which the resource of this run must run again. It writes nothing for a run if the version has
         changed or the writes are no longer valid. In each resource that it changes, it increments the version and
         stores the run's `commit_id`. The SELECT has no semicolon, because it becomes part of a larger statement."""
@@ -140,6 +140,14 @@ class ResourceRows(Generic[R, W]):
         if self._own_section is not None:
             return self._own_section(write)
         raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}, for which its writer has no section")
+
+
+def placed(rows: Iterable[tuple[Any, ...]], *, width: int) -> tuple[Sequence[int], Sequence[Sequence[Any]]]:
+    """Return for each row its place among the different rows, counted from 1, and the `width` columns of these. Many
+    runs of a commit write equal rows, and each element of an argument costs time."""
+    places: dict[tuple[Any, ...], int] = {}
+    each = [places.setdefault(row, len(places) + 1) for row in rows]
+    return each, list(zip(*places, strict=True)) or [()] * width
 
 
 def by_type(sections: Mapping[type[Any], str]) -> Callable[[Any], tuple[str, Mapping[str, Any]]]:

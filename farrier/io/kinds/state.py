@@ -26,7 +26,7 @@ from farrier.io import codec, statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
 from farrier.io.connections.rehearsal import NOBODY, Scene
-from farrier.io.kinds.rows import Rows
+from farrier.io.kinds.rows import Rows, placed
 from farrier.model.loop.controllers import SHARDS, ListedResources
 from farrier.model.loop.outcome import Record
 from farrier.model.loop.restores import Hold
@@ -304,28 +304,24 @@ _Columns: TypeAlias = Sequence[Sequence[Any]]
 
 
 def _moves(batch: Sequence[Finished[Any, Any]]) -> _Columns:
-    """Return the moves of the runs."""
-    columns: tuple[list[Any], ...] = ([], [], [], [], [], [], [], [], [])
-    runs, versions, layers, sources, targets, since, causes, reasons, lines = columns
+    """Return the moves of the runs, and their texts."""
+    runs, versions, since, texts = [], [], [], list[tuple[Any, ...]]()
     for run in batch:
         for move in run.moves:
             assert run.version is not None, "a run moves a layer only after it has read the resource"
             runs.append(run.id)
             versions.append(run.version + 1)
-            layers.append(move.layer)
-            sources.append(move.source)
-            targets.append(move.target)
             since.append(None if move.since is None else move.since.timestamp())
-            causes.append(run.cause)
-            reasons.append(run.reason)
-            lines.append(run.source)
-    return columns
+            texts.append((move.layer, move.source, move.target, run.cause, run.reason, run.source))
+    places, written = placed(texts, width=6)
+    return runs, versions, since, places, *written
 
 
 def _outcomes(batch: Sequence[Finished[Any, Any]]) -> _Columns:
     """Return the outcomes of the runs that are to be stored, with their keys."""
     ended = [run for run in batch if run.record is not None]
-    return [run.id for run in ended], [codec.encode(run.record) for run in ended], [run.outcome_key for run in ended]
+    places, (records, keys) = placed(((run.record, run.outcome_key) for run in ended), width=2)
+    return [run.id for run in ended], places, [codec.encode(record) for record in records], keys
 
 
 def _wakes(batch: Sequence[Finished[Any, Any]]) -> _Columns:

@@ -91,9 +91,12 @@ class EndsBy(StrEnum):
     ITSELF = "itself"  # a service, a machine or the time ends the wait
 
 
+_URGENCY = tuple(EndsBy)
+
+
 def most_urgent(ends: Iterable[EndsBy]) -> EndsBy:
     """Return what has to happen first to end all of these waits."""
-    return min(ends, key=tuple(EndsBy).index, default=EndsBy.ITSELF)
+    return min(ends, key=_URGENCY.index, default=EndsBy.ITSELF)
 
 
 class Wait(Made, Generic[W], frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
 
     `wakes` contains the wakes that were visible with the snapshots, and `woken_at` is when the first of these wakes was
     inserted. `keys` identify the stored outcomes. `holds` contains the holds of resources after a restore. If
-    `is_partial` is set, the resources have more wakes than one load reads.
+    `is_partial` is set, the resources have more wakes than one load reads. A run commits under the `commit_id` of its
+    load, which is unique for its resource, because a load is followed by at most one run of each resource.
     """
 
     now: datetime
@@ -38,6 +39,7 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     keys: Mapping[int, int] = {}
     holds: Mapping[int, Hold] = {}
     is_partial: bool = False
+    commit_id: UUID = msgspec.field(default_factory=uuid4)
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +47,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     number of immediate reruns before this run.
 
     `outcome_key` identifies the stored outcome. `recovers` is the name of a step that may have acted and whose end is
-    not recorded. `hold` is set while the resource is held after a restore.
+    not recorded. `hold` is set while the resource is held after a restore. `commit_id` identifies the commit of this
+    run among those of its resource.
     """
 
     id: int
@@ -55,6 +58,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     wakes: tuple[UUID, ...] = ()
     recovers: str | None = None
     hold: Hold | None = None
+    commit_id: UUID = msgspec.field(default_factory=uuid4)
 
 
 class LayerState(msgspec.Struct, frozen=True):
@@ -120,8 +124,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     """A finished run, ready to commit. `outcome` is the name of the outcome in metrics. `record` is None if the outcome
     is already stored. `version` is the version of the snapshot, or None if the snapshot could not be read. `to` is None
     if no state is written. `was` is the snapshot on which the run decided. `wakes` contains the wakes that were visible
-    with the snapshot. `commit_id` identifies the commit of this run; the
-    resource stores it."""
+    with the snapshot. The resource stores `commit_id`."""
 
     id: int
     epoch: int

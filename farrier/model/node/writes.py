@@ -88,7 +88,7 @@ class LiftHold(msgspec.Struct, frozen=True):
     """Lifts the hold of the node after a restore."""
 
 
-Write: TypeAlias = (
+SectionWrite: TypeAlias = (
     AnswerIntent
     | CreateTask
     | EndTask
@@ -96,7 +96,7 @@ Write: TypeAlias = (
     | RevokeBootstrap
     | ForgetAgent
     | SetDetails
-    | LeaveService
     | UseNetworks
     | LiftHold
 )
+Write: TypeAlias = SectionWrite | LeaveService

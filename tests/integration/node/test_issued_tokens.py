@@ -19,7 +19,7 @@ TTL = 6 * HOUR
 
 _ENROLL = "SELECT agent_key FROM farrier.enroll_agent($1)"
 _VERSION = "SELECT version FROM farrier.nodes WHERE id = $1 FOR NO KEY UPDATE"
-_WRITE = f"SELECT run FROM farrier.write_nodes({', '.join(f'${place}' for place in range(1, 9))})"
+_WRITE = f"SELECT run FROM farrier.write_nodes({', '.join(f'${place}' for place in range(1, 11))})"
 _TOKENS = """
     SELECT encode(hash, 'hex') AS digest, used_at IS NOT NULL AS used, revoked_at IS NOT NULL AS revoked
       FROM farrier.bootstrap_tokens WHERE node_id = $1 ORDER BY issued_at, hash

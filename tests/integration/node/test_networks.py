@@ -341,10 +341,10 @@ def changes(*runs: tuple[Machine, int], wants: Sequence[Machine] = ()) -> tuple[
     return json.dumps(made), [node.id for node, _ in runs], [version for _, version in runs]
 
 
-_WRITE = """
-    SELECT run, due_in
-      FROM farrier.write_nodes_and_networks($1::text::jsonb, '{}', $2, $3, '{}', '{}', '{}', '{}') ORDER BY run
-"""
+_EMPTY = ", ".join(["'{}'"] * 6)
+_WRITE = (
+    f"SELECT run, due_in FROM farrier.write_nodes_and_networks($1::text::jsonb, '{{}}', $2, $3, {_EMPTY}) ORDER BY run"
+)
 _VERSION = "SELECT version FROM farrier.nodes WHERE id = $1"
 _TOKENS = "SELECT node_id FROM farrier.bootstrap_tokens WHERE revoked_at IS NOT NULL ORDER BY node_id"
 

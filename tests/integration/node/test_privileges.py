@@ -332,8 +332,8 @@ async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_reten
 ) -> None:
     """The loop's role has no rights on the table of history; two functions write it with the owner's rights."""
     record = """
-        SELECT farrier.record_moves('node', $1, '{}', ARRAY[$2::bigint], '{2}', '{status}', '{enrolling}', '{active}',
-                                    '{1700000000}', '{forged}', '{forged}', '{forged}')
+        SELECT farrier.record_moves('node', $1, '{}', ARRAY[$2::bigint], '{2}', '{1700000000}', '{1}', '{status}',
+                                    '{enrolling}', '{active}', '{forged}', '{forged}', '{forged}')
     """
     async with every_db.connect() as owner:
         node = await owner.fetchval("SELECT farrier.register_node('gpu-1')")

@@ -112,7 +112,7 @@ def test_a_failed_run_is_retried_in_the_next_period_and_its_record_has_no_secret
     run = validator.fail(turn, 5, recorded(InternalError("password=hunter2")))
     assert run.record is not None
     assert (run.record.outcome, run.record.error, run.record.reason) == ("error", "internal", "see the log")
-    assert run.due is Due.PERIODIC
+    assert (run.due, run.commit_id) == (Due.PERIODIC, turn.commit_id)
     assert run.delay >= 0.9 * PERIOD
     timeout = validator.fail(turn, 5, recorded(HandlerTimeout("act", timedelta(seconds=3))))
     assert timeout.record is not None

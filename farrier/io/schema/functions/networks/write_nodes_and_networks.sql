@@ -3,7 +3,8 @@
 -- in a subtransaction of its own. If a lock that it needs is taken, or if a segment or partition has changed, this run is due again
 -- in a second; the other runs of the commit are not affected.
 CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(
-    changes jsonb, without bigint[], runs bigint[], versions bigint[], commits uuid[], statuses text[], managements text[], workflows text[])
+    changes jsonb, without bigint[], runs bigint[], versions bigint[], writes integer[],
+    commits uuid[], statuses text[], managements text[], workflows text[], causes text[])
     RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -28,7 +29,7 @@ BEGIN
                 ours := false;
                 SELECT w.due_in INTO late FROM farrier.write_nodes(
                     farrier.filter_runs(changes, ARRAY[wish.run]), ARRAY(SELECT r FROM unnest(runs) r WHERE r <> wish.run),
-                    runs, versions, commits, statuses, managements, workflows) w;
+                    runs, versions, writes, commits, statuses, managements, workflows, causes) w;
                 unwritten := FOUND;
                 ours := true;
                 IF NOT unwritten THEN
@@ -47,5 +48,5 @@ BEGIN
         changes := farrier.filter_runs(changes, ARRAY(SELECT r FROM unnest(runs) r WHERE r <> ALL (without)));
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_nodes(
-        changes, without, runs, versions, commits, statuses, managements, workflows) w;
+        changes, without, runs, versions, writes, commits, statuses, managements, workflows, causes) w;
 END $$;

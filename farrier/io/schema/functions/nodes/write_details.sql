@@ -22,8 +22,8 @@ BEGIN
             DELETE FROM node_macs m WHERE m.node_id = d.run;
             INSERT INTO node_macs (mac, node_id) SELECT DISTINCT a, d.run FROM unnest(read_macs(d.given -> 'macs')) a;
         END IF;
-        PERFORM record_moves('node', s.owner, '{}', ARRAY[n.id], ARRAY[was.version], ARRAY['details.' || after.key], ARRAY[before ->> after.key],
-                             ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::float8], ARRAY[d.cause], ARRAY[d.reason],
+        PERFORM record_moves('node', s.owner, '{}', ARRAY[n.id], ARRAY[was.version], ARRAY[NULL::float8], '{1}', ARRAY['details.' || after.key],
+                             ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[d.cause], ARRAY[d.reason],
                              ARRAY['write_details'])
            FROM nodes n CROSS JOIN jsonb_each(details_of(n)) after JOIN shards s ON s.kind = 'node' AND s.shard = shard_of(n.id)
           WHERE n.id = d.run AND after.value IS DISTINCT FROM before -> after.key;

@@ -1,13 +1,16 @@
 -- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
--- and agents. `changes` has the sections of the runs, an object of arrays whose elements name their run. The other arrays have an
--- element for each run: the version of its snapshot, the ID of its commit, and the columns that most runs write. The status is null if
--- the run writes no columns, and if section `nodes` has all its columns; section `touched` has the runs that write only other sections.
+-- and agents. `changes` has the sections of the runs, an object of arrays whose elements name their run. versions and writes have
+-- an element for each run: the version of its snapshot, and the place of what it writes in the arrays that follow, because many runs of a
+-- commit write the same: the ID of their commit, the columns that most runs write, and the cause for which an active node leaves service, if
+-- a brake counts it. The status is null if the run writes no columns, and if section `nodes` has all its columns; section `touched` has the
+-- runs that write only other sections.
 -- Skips the runs in `without`. Returns the other runs for which it wrote nothing, each with the delay after which it is due; see
 -- begin_commit. Locks the nodes, and skips nodes that another transaction has locked. Writes workflows first, because a node's row names
 -- its live workflow. Ends tasks before it creates tasks, because a node has at most one live task of a type. enable_seqscan is off so
 -- that a plan made while nodes had few rows also finds rows by their keys. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(
-    changes jsonb, without bigint[], runs bigint[], versions bigint[], commits uuid[], statuses text[], managements text[], workflows text[])
+    changes jsonb, without bigint[], runs bigint[], versions bigint[], writes integer[],
+    commits uuid[], statuses text[], managements text[], workflows text[], causes text[])
     RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_column
@@ -34,8 +37,10 @@ BEGIN
     IF changes ? 'logins' THEN
         overtaken := overtaken || farrier.over_login_cap(changes -> 'logins');
     END IF;
-    IF changes ? 'leaving' THEN
-        overtaken := overtaken || farrier.held_by_brakes(changes -> 'leaving', ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+    IF array_remove(causes, NULL) <> '{}' THEN
+        SELECT overtaken || farrier.held_by_brakes(array_agg(r.run), array_agg(causes[r.place])) INTO overtaken
+          FROM unnest(runs, writes) r (run, place) JOIN unnest(fit) f ON f = r.run
+         WHERE causes[r.place] IS NOT NULL AND f <> ALL (overtaken);
     END IF;
     IF cardinality(fit) < cardinality(runs) OR overtaken <> '{}' THEN
         RETURN QUERY SELECT r.run, CASE WHEN n.id IS NULL THEN interval '0' END
@@ -73,7 +78,7 @@ BEGIN
                WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
                                           WHERE d.node_id = n.id AND d.ended_at IS NULL)
            END
-      FROM unnest(runs) WITH ORDINALITY r (run, place)
+      FROM unnest(runs, writes) r (run, place)
      WHERE n.id = r.run AND statuses[r.place] IS NOT NULL AND r.run <> ALL (without);
     IF changes ? 'nodes' THEN
         UPDATE farrier.nodes n
