@@ -42,7 +42,7 @@ async def test_a_node_whose_validation_failed_does_not_return_to_service(site: S
     machine = await given_up(site)
     await machine.beat()  # the agent reports that the node is healthy
     answer = await machine.ask("reactivate")
-    assert answer.status == "rejected" and f"release {CAUSE} first" in str(answer.reason)
+    assert answer.status == "rejected" and f"submit release with key: {CAUSE}" in str(answer.reason)
     await is_marked(machine)
 
 
