@@ -54,7 +54,7 @@ SELECT n.id, farrier.now() AS now,
                        SELECT a.identities ->> 'serial' <> lower(o.detail -> 'hardware_info' ->> 'system_serial')
                               OR a.identities ? 'uuid' AND lower(a.uuid) <> lower(o.detail ->> 'hardware_uuid')
                          FROM farrier.node_observations o WHERE o.node_id = n.id))
-                  THEN farrier.other_machine(n.id, a.serial, a.uuid) END) END AS agent,
+                  THEN farrier.other_machine(n.id, a.identities) END) END AS agent,
            -- Nothing waited in an outage that ended before. An agent that has not reported yet may use a door.
            CASE WHEN outages.of_controllers > waits.since THEN (
              SELECT json_agg(o) FROM unnest(outages.every) o WHERE o.pulse = 'controllers' AND o.ended_at > waits.since)

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT 
 DECLARE
     t record;
     hashed bytea;
+    known jsonb;
 BEGIN
     PERFORM check_bootstrap_token(token);
     IF key_digest !~ '^[0-9a-f]{64}$' THEN
@@ -38,7 +39,8 @@ BEGIN
     END IF;
     PERFORM check_facts(facts);
     PERFORM refuse_held(t.node_id);
-    refused := refuse_machine(t.node_id, facts);
+    known := identities_of_agent(facts);
+    refused := refuse_machine(t.node_id, known);
     IF refused IS NOT NULL THEN RETURN; END IF;
     SELECT n.id, n.name INTO node, node_name FROM nodes n WHERE n.id = t.node_id;
     IF key_digest IS NULL THEN
@@ -49,7 +51,7 @@ BEGIN
      WHERE c.node = t.node_id AND (c.source = 'agent' OR (c.source, c.id) IN (('identity', 'enrolment'), ('identity', 'agent')));
     UPDATE bootstrap_tokens b SET used_at = farrier.now() WHERE b.hash = t.hash;
     INSERT INTO node_agents AS a (node_id, key_hash, facts, identities, version, boot_id)
-    VALUES (t.node_id, hashed, enroll_agent.facts, identities_of_agent(enroll_agent.facts), left(enroll_agent.version, 64), enroll_agent.boot_id)
+    VALUES (t.node_id, hashed, enroll_agent.facts, known, left(enroll_agent.version, 64), enroll_agent.boot_id)
         ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, identities = excluded.identities, facts_digest = NULL, enrolled_at = farrier.now(),
             last_heartbeat_at = NULL, by_door = false, version = excluded.version, boot_id = excluded.boot_id, past_boots = '{}',
             health = '{}', ssh_seed_failures = 0;

@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION farrier.put_facts(key bytea, digest text, facts jsonb
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     target bigint := prove_key(key);
+    known jsonb;
     refused text;
     turns   boolean;
 BEGIN
@@ -13,9 +14,10 @@ BEGIN
         RAISE EXCEPTION 'the digest of facts must be 64 lower-case hexadecimal digits, got % characters', coalesce(char_length(digest), 0)
             USING ERRCODE = 'FR400', HINT = 'Send the SHA-256 digest of the facts.';
     END IF;
-    refused := refuse_machine(target, facts);
+    known := identities_of_agent(facts);
+    refused := refuse_machine(target, known);
     IF refused IS NULL THEN
-        UPDATE node_agents a SET facts = put_facts.facts, identities = identities_of_agent(put_facts.facts), facts_digest = put_facts.digest
+        UPDATE node_agents a SET facts = put_facts.facts, identities = known, facts_digest = put_facts.digest
           FROM (SELECT w.identities FROM node_agents w WHERE w.node_id = target FOR NO KEY UPDATE) was
          WHERE a.node_id = target RETURNING a.identities <> was.identities INTO turns;
         IF turns THEN PERFORM enqueue('node', target); END IF;
