@@ -16,15 +16,32 @@ from farrier import errors
 
 # Requests in progress may end within this time, but a client that reads slowly does not delay the stop further.
 _GRACE_SECONDS = 2
+# The header Date has whole seconds.
+_DATE_SECONDS = 1
 
 
 class _Server(uvicorn.Server):
-    """A server that does not handle signals."""
+    """A server that does not handle signals, and wakes only for requests, the date and its end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = anyio.Event()
+
+    def end(self) -> None:
+        """End as soon as the requests in progress have ended."""
+        self.should_exit = True
+        self._ending.set()
 
     @override
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    @override
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with anyio.move_on_after(_DATE_SECONDS):
+                await self._ending.wait()
 
 
 @asynccontextmanager
@@ -39,6 +56,7 @@ async def served(app: ASGIApp, listener: socket.socket, *, name: str, **settings
             access_log=False,
             lifespan="off",
             ws="none",
+            interface="asgi3",
             timeout_graceful_shutdown=_GRACE_SECONDS,
             **{"http": "h11", **settings},
         )
@@ -61,7 +79,7 @@ async def served(app: ASGIApp, listener: socket.socket, *, name: str, **settings
         try:
             yield
         finally:
-            server.should_exit = True
+            server.end()
             with anyio.move_on_after(2 * _GRACE_SECONDS, shield=True):
                 await ended.wait()
             until_stopped.cancel()

@@ -14,7 +14,6 @@ from http import HTTPStatus
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
@@ -78,7 +77,7 @@ class AgentsApp:
             measured, at_once=_ENROLMENTS_AT_ONCE, seconds_each=_ENROLMENTS_SECONDS_EACH, most=_MOST_ADDRESSES
         )
         self._paths, self._patterns = _routes()
-        self.app: ASGIApp = ServerErrorMiddleware(self._serve, handler=_unforeseen)
+        self.app: ASGIApp = self._serve
 
     def open(self, calls: AgentCalls, door: Door, batches: Batches | None = None) -> Batches:
         """Add the database, which is now available. The caller runs the batches that this returns."""
@@ -91,8 +90,11 @@ class AgentsApp:
         if scope["path"] in _PROBES:
             await self._probes(scope, receive, send)
             return
-        request = Request(scope, receive)
-        response = await self._respond(request)
+        try:
+            response = await self._respond(Request(scope, receive))
+        except Exception:
+            await _unforeseen()(scope, receive, send)
+            raise  # the server logs it
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
@@ -227,8 +229,8 @@ def _later(detail: str) -> Response:
     return _problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, "try again later", _LATER)
 
 
-async def _unforeseen(_request: Request, _error: Exception) -> Response:
-    """Return the response to any other error, which the server logs."""
+def _unforeseen() -> Response:
+    """Return the response to any other error."""
     text = "an unexpected error occurred in this server"
     return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, text, "find the error in the log of farrier serve --agents")
 

@@ -123,10 +123,11 @@ async def heartbeat(call: AgentCall[NoParameters, bodies.HeartbeatBody]) -> Resp
         facts=body.facts_digest,
         clock=body.clock,
     )
+    call.agents.batches.rests.begin()
     answer = await call.agents.batches.beats.add(beat)
     if answer.verdict is not BeatVerdict.TAKEN:
         raise _refusal(answer)
-    return Response(_answer(answer.wait, answer.facts, answer.claim), media_type="application/json")
+    return _answer(answer.wait, answer.facts, answer.claim)
 
 
 async def put_facts(call: AgentCall[NoParameters, bodies.FactsBody]) -> Response:
@@ -181,9 +182,9 @@ def _health(body: bodies.HeartbeatBody) -> dict[str, Any]:
 
 
 @cache
-def _answer(wait: int, facts: bool, claim: bool) -> bytes:
+def _answer(wait: int, facts: bool, claim: bool) -> Response:
     wants = ((bodies.Want.FACTS,) if facts else ()) + ((bodies.Want.CLAIM,) if claim else ())
-    return msgspec.json.encode(bodies.HeartbeatAnswer(wait, wants))
+    return json(bodies.HeartbeatAnswer(wait, wants))
 
 
 def _refusal(answer: BeatAnswer) -> RefusedRequest:
