@@ -10,6 +10,7 @@ gives back the shards.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -45,6 +46,9 @@ _MANY = 1_000  # how many wakes are recorded before other tasks run: a milliseco
 _MASS = 64  # how many resources for which nobody waits are loaded together: some 20 ms of work for the database
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
+# The work on a wake has some ten parts, and each could wait for a slice. So for _WAKE seconds after a wake, the sweep
+# pauses for _BETWEEN seconds between two slices, unless entries are later than _LATE seconds.
+_WAKE, _BETWEEN, _LATE = 0.01, 0.001, 0.5
 _QUERY_SECONDS = 10.0
 # The largest age, in seconds, of a fresh snapshot. If the process was stopped after a load, the snapshots are older,
 # and are loaded again.
@@ -87,6 +91,7 @@ class Loop(Generic[R, S, W, V]):
         self._locked: Locked[R] = Locked()
         self._seen = SeenWakes()
         self._time: tuple[float, datetime] | None = None  # one moment, by this process' clock and the database's clock
+        self._woken_at = -math.inf
         self._stopping = False
 
     # --- called by the controller
@@ -115,6 +120,7 @@ class Loop(Generic[R, S, W, V]):
 
     def woken(self, ids: Iterable[int]) -> bool:
         """Enqueue these resources. Returns whether a poll has to look for some of them."""
+        self._woken_at = self._clock.monotonic()
         unknown = self.agenda.woken(ids)
         self._to_load.ring()
         self.steps.woken()
@@ -184,7 +190,12 @@ class Loop(Generic[R, S, W, V]):
         """Run the handler for the due resources on their snapshots in memory, slice by slice, until cancelled."""
         while True:
             more = self.sweep()
-            await (asyncio.sleep(0) if more else next_moment(_TICK))
+            if more:
+                now = self._clock.monotonic()
+                gives_way = now - self._woken_at < _WAKE and self.agenda.wheel.overdue(now) < _LATE
+                await asyncio.sleep(_BETWEEN if gives_way else 0)
+            else:
+                await next_moment(_TICK)
 
     def sweep(self) -> bool:
         """Run the handler for one slice of the due resources, on their snapshots in memory. Steps that only observe

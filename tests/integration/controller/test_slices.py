@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from statistics import median
 
 import anyio
 import msgspec
+import pytest
 from typing_extensions import override
 
+from farrier.controller import loop
 from farrier.model.loop.controllers import SHARDS
 from farrier.slices import SLICE
 from tests.support import toy
@@ -27,22 +33,22 @@ class Others:
 
     def __init__(self) -> None:
         self.ran = 0
-        self._seen: list[int] = []
+        self.seen: list[int] = []
 
     def work(self) -> None:
         """Block all tasks for longer than a slice, and record how often the other task had run before."""
-        self._seen.append(self.ran)
+        self.seen.append(self.ran)
         ends = time.perf_counter() + SLICE
         while time.perf_counter() <= ends:
             pass
 
     def forget(self) -> None:
-        self._seen.clear()
+        self.seen.clear()
 
     @property
     def let_in(self) -> bool:
         """Whether the other task ran between any two pieces of work."""
-        return len(self._seen) == len(set(self._seen))
+        return len(self.seen) == len(set(self.seen))
 
     async def run(self) -> None:
         while True:
@@ -65,9 +71,11 @@ class Slow(Scripted):
     def __init__(self, beside: Others) -> None:
         super().__init__()
         self._beside = beside
+        self.wake: Callable[[], object] = int
 
     @override
     def handle(self, resource: Widget, now: datetime) -> toy.Decided:
+        self.wake()
         self._beside.work()
         return super().handle(resource, now)
 
@@ -82,18 +90,35 @@ async def test_another_task_runs_between_any_two_runs_of_a_batch(shop: Shop) -> 
         assert beside.let_in
 
 
+ALWAYS_DUE = msgspec.structs.replace(QUIET, period=timedelta(milliseconds=10))
+
+
 async def test_another_task_runs_between_any_two_runs_of_the_sweep(shop: Shop) -> None:
     await shop.register(*OF_ONE_SHARD)
-    always_due = msgspec.structs.replace(QUIET, period=timedelta(milliseconds=10))
     async with others() as beside:
         handler = Slow(beside)
-        async with shop.running(handler, config=always_due) as (_, ledger):
+        async with shop.running(handler, config=ALWAYS_DUE) as (_, ledger):
             await ledger.until(lambda: set(handler.order) == set(OF_ONE_SHARD))
             handler.order.clear()
             beside.forget()
             await ledger.until(lambda: len(handler.order) >= 3 * MANY)
         assert set(handler.order) == set(OF_ONE_SHARD), "the slices reach every resource"
         assert beside.let_in
+
+
+async def test_after_a_wake_other_tasks_run_for_longer_between_two_slices(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_LATE", math.inf)  # however slow the machine is
+    await shop.register(*OF_ONE_SHARD)
+    async with others() as beside:
+        handler = Slow(beside)
+        async with shop.running(handler, config=ALWAYS_DUE) as (controller, ledger):
+            await ledger.until(lambda: set(handler.order) == set(OF_ONE_SHARD))
+            handler.wake = partial(controller.woken, "widget", ())
+            beside.forget()
+            await ledger.until(lambda: len(beside.seen) >= MANY)
+        assert median(after - before for before, after in pairwise(beside.seen)) >= 4
 
 
 class SlowlyRead(toy.WidgetRows):

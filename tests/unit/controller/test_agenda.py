@@ -45,10 +45,6 @@ def due(agenda: Agenda[str], after: float) -> list[int]:
     return sorted(entry.id for entry in taken(agenda, after))
 
 
-def test_all_resources_of_a_taken_shard_are_loaded() -> None:
-    assert [entry.id for entry in agenda_of(1, 2, 3).load(1000)] == [1, 2, 3]
-
-
 def test_a_notification_enqueues_known_resources_and_an_unknown_one_requires_a_poll() -> None:
     """Any login may notify farrier_wake. Each entry takes memory, and real wakes would wait behind their loads."""
     agenda = at_rest(1, 2)
@@ -217,16 +213,6 @@ def test_a_resource_for_which_nobody_waits_stays_such_until_it_rests() -> None:
     agenda.committed(entry, None)
     assert agenda.load(1) == []
     assert agenda.load(1, mass=True) == [entry]
-
-
-def test_a_load_is_due_as_long_as_a_resource_waits_that_was_woken_together_with_others() -> None:
-    agenda = at_rest(1)
-    assert agenda.load_at == math.inf
-    agenda.woken_together([1])
-    agenda.load(1)
-    assert agenda.load_at <= NOW
-    agenda.load(1, mass=True)
-    assert agenda.load_at == math.inf
 
 
 def test_a_wake_of_its_own_overtakes_the_resources_that_were_woken_together() -> None:
