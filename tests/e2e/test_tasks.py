@@ -21,6 +21,7 @@ import pytest
 from farrier.cli.service.simulation import DemoOptions, Scene, running
 from farrier.io.connections.embedded import wheel_binaries
 from farrier.sim.fleet import name_of
+from farrier.sim.hardware import serial_of
 from tests.support import again, pages, pg
 from tests.support.process import farrier
 
@@ -51,7 +52,7 @@ class Operator(msgspec.Struct, frozen=True):
         bmc, system = self.scene.bmc, self.scene.bmc.systems[node - 1]
         text = text.replace("m4ch1n", await self.machine(node))
         text = re.sub(r"\bgpu-017\b(?!\.json)", name_of(node), text.replace("/bmc/gpu-017", "/bmc/rack8"))
-        text = re.sub(r"https://10\.[\d.]+", f"{bmc.base_url}{system.path}", text)
+        text = re.sub(r"https://10\.[\d.]+", bmc.addresses[system.uuid], text)
         text = re.sub(r"\bfra1\b", "demo-1", re.sub(r"\b(02|aa)(:[\da-f]{2}){5}", system.mac, text))
         return text.replace("/etc/farrier/bmc/rack8", str(bmc.credential_file))
 
@@ -195,7 +196,7 @@ async def renames(operator: Operator, node: int) -> None:
     await operator.has(node, "deleted")
     said = await operator.reads("rename", node, "add")
     await operator.reads("rename", node, "adopt")
-    await operator.scene.agents.enroll(TOKEN.findall(said)[0], name_of(node))  # MAAS keeps the name of the machine
+    await operator.scene.agents.enroll(TOKEN.findall(said)[0], serial_of(operator.scene.bmc.systems[node - 1].mac))
     await operator.has("r7-gpu-17", "active")
     adopted = """
         SELECT bool_and(o.mode = 'adopt') FROM farrier.node_onboardings o JOIN farrier.nodes n ON n.id = o.node_id
