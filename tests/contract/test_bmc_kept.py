@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -163,14 +162,6 @@ async def test_a_bmc_that_refused_a_connection_gets_a_connection_for_each_read(k
         for reads in (1, 2):
             await client.read(named)
             assert keeping.connections == reads
-
-
-async def test_a_connection_needs_no_lookup_of_its_checked_address(
-    bmc: FakeBmc, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)
-    async with connect(bmc.ca_file) as client:
-        assert (await client.read(at(bmc))).power is PowerState.ON
 
 
 @pytest.mark.parametrize("most", [0, 1])

@@ -10,7 +10,6 @@ sent again only if it is a read, and if the BMC ended the kept connection withou
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import socket
 import ssl
@@ -34,7 +33,7 @@ from typing import Any, TypeAlias
 import aiohttp
 import anyio
 import msgspec
-from aiohttp.client_proto import ResponseHandler
+from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from farrier.config import BmcTrustConfig
@@ -53,6 +52,7 @@ LARGEST_HEADER_BYTES = 64 * 1024
 
 
 Headers: TypeAlias = MutableMapping[str, str]
+AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 
 
 Lookup: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
@@ -120,43 +120,54 @@ def dialling(dial: Dial) -> Iterator[None]:
         _DIAL.reset(token)
 
 
-class _BmcConnector(aiohttp.BaseConnector):
+class _Checked(AbstractResolver):
+    """A resolver that returns the checked addresses without a query to a name server."""
+
+    @override
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in _DIAL.get().route.addresses
+        ]
+
+    @override
+    async def close(self) -> None:
+        pass
+
+
+def _socket(info: AddrInfo) -> socket.socket:
+    """Create a socket for a checked address. Raises `RuntimeError` for any other address."""
+    family, kind, protocol, _, where = info
+    if where[0] not in _DIAL.get().route.addresses:
+        raise RuntimeError("the address to dial was not checked")
+    return socket.socket(family, kind, protocol)
+
+
+class _BmcConnector(aiohttp.TCPConnector):
     """Returns the kept connection of the BMC, or resolves the name, checks its addresses, connects, and checks a pinned
     certificate. Only then it calls `Dial.authenticate` to add the secret."""
 
     def __init__(self, policy: TlsPolicy, connections: KeptConnections) -> None:
-        # `KeptConnections` ends its connections before aiohttp does.
-        super().__init__(limit=0, keepalive_timeout=2 * kept.IDLE.total_seconds())
-        self._policy = policy
+        super().__init__(
+            ssl=policy.context,
+            limit=0,
+            keepalive_timeout=2 * kept.IDLE.total_seconds(),  # `KeptConnections` ends its connections earlier
+            happy_eyeballs_delay=None,
+            use_dns_cache=False,
+            resolver=_Checked(),
+            socket_factory=_socket,
+        )
+        self._digest = policy.digest
         self._connections = connections
-
-    @override
-    def close(self, *, abort_ssl: bool = True) -> Awaitable[None]:
-        """End all connections, without waiting for what the BMCs answer."""
-        return super().close(abort_ssl=abort_ssl)
-
-    @override
-    async def _create_connection(
-        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
-    ) -> ResponseHandler:
-        """Connect to the first address of the route that accepts. The event loop itself connects to the number; through
-        a socket of its own, aiohttp would look the number up in another thread."""
-        host, port = (req.url.raw_host or "").rstrip("."), req.url.port or HTTPS  # without the dot, as in certificates
-        failed: Exception | None = None
-        for address in _DIAL.get().route.addresses:
-            try:
-                async with asyncio.timeout(timeout.sock_connect):
-                    _, protocol = await self._loop.create_connection(
-                        self._factory, address, port, ssl=self._policy.context, server_hostname=host
-                    )
-                return protocol
-            except TimeoutError as error:
-                failed = error
-            except OSError as error:
-                failed = aiohttp.ClientConnectorError(req.connection_key, error)
-                failed.__cause__ = error
-        assert failed is not None, "a route has at least one address"
-        raise failed
 
     @override
     async def connect(
@@ -194,11 +205,10 @@ class _BmcConnector(aiohttp.BaseConnector):
         protocol, transport = connection.protocol, connection.transport
         assert protocol is not None and transport is not None, "the connection was just opened"
         tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
-        digest = self._policy.digest
-        if digest is not None:
+        if self._digest is not None:
             seen = hashlib.sha256(tls.getpeercert(binary_form=True) or b"").digest()
-            if seen != digest:
-                raise aiohttp.ServerFingerprintMismatch(digest, seen, host, HTTPS)
+            if seen != self._digest:
+                raise aiohttp.ServerFingerprintMismatch(self._digest, seen, host, HTTPS)
         return KeptConnection(place, protocol, tls)
 
 
