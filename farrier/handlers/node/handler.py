@@ -157,8 +157,11 @@ class NodeHandler:
                     resting[rule] = decision
                     continue
                 decision = replace(decision, requeue_after=_AT_ONCE)
-            elif isinstance(decision, Step) and rule is not rules[-1]:
-                decision = _the_bmc_first(decision, rules[-1], resource, now, policy)
+            elif isinstance(decision, Step):
+                if rule is not rules[-1]:
+                    decision = _the_bmc_first(decision, rules[-1], resource, now, policy)
+                elif decision.observes and any(isinstance(each, Wait) and not each.rests for each in resting.values()):
+                    decision = replace(decision, observes=False)  # only a load shows what ends this wait
             break
         else:
             decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.model.loop.outcome import Transition, Wait
+from farrier.model.loop.outcome import Step, Transition, Wait
 from farrier.model.maas.reading import MaasStatus
 from farrier.model.machine.observation import CONFIRMED_AFTER, MaasObservation
 from farrier.model.node.conditions import (
@@ -24,10 +24,24 @@ from farrier.model.node.conditions import (
     quarantining,
     stated,
 )
+from farrier.model.node.layers import Management
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.layers import OnboardingMode as M
 from farrier.model.node.snapshot import Decommission, Node
-from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, hold, moved, node, unclean
+from tests.support.nodes import (
+    LONG_AGO,
+    MINUTE,
+    NOW,
+    SECOND,
+    agent,
+    decide,
+    decommission,
+    hold,
+    moved,
+    node,
+    unclean,
+    with_bmc,
+)
 
 DRIFTED = replace(stated(Source.REGION, DISAGREEMENT, "MAAS says ready"), since=LONG_AGO)
 TTL = NodeConfig().observation_ttl
@@ -127,6 +141,14 @@ def back(observation: MaasObservation, cause: Condition = DRIFTED, **fields: Any
 @pytest.mark.parametrize("cause", [DISAGREEMENT, MACHINE_DELETED])
 def test_a_quarantined_node_returns_after_its_machine_was_deployed_again_for_a_minute(cause: str) -> None:
     assert back(seen(MaasStatus.DEPLOYED), replace(DRIFTED, id=cause))
+
+
+@pytest.mark.parametrize("state", [MaasStatus.READY, MaasStatus.DEPLOYED])
+def test_a_node_that_a_later_load_may_return_reads_its_bmc_only_after_a_load(state: MaasStatus) -> None:
+    readable = with_bmc(Management.MANAGEABLE, status=N.QUARANTINED, conditions=(DRIFTED,))
+    step = decide(replace(readable, maas_id="abc123", maas=seen(state, since=NOW - SECOND)))
+    assert isinstance(step, Step)
+    assert step.observes == (state is MaasStatus.READY)
 
 
 def test_a_reading_is_confirmed_while_no_event_contradicts_it() -> None:
