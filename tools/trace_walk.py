@@ -116,7 +116,7 @@ WAYS: Mapping[str, Way] = {
     "idle": Way(
         title="A node that has nothing to do",
         begins={"Loop._sweep": _of_nodes},
-        limit=21,
+        limit=24,
     ),
     "intent": Way(
         title="An intent, from its INSERT to its answer",
@@ -126,7 +126,7 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=74,
+        limit=80,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",

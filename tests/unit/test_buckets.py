@@ -1,11 +1,9 @@
-"""What a name may do is limited for each name, and remembered in bounded memory; a server for agents rests."""
+"""What a name may do is limited for each name, and remembered in bounded memory."""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
-from farrier.web.agents.batches import Rests
 from farrier.web.server.buckets import Buckets, client_of
 from tests.support.clock import HandClock
 
@@ -45,14 +43,3 @@ def test_memory_is_bounded_and_the_oldest_names_are_forgotten_first() -> None:
     buckets.spend("one more")
     assert buckets.wait("the first") == 0
     assert len(buckets) == MOST
-
-
-async def test_a_process_rests_once_after_all_heartbeats_that_it_has_read_and_not_if_it_was_busy() -> None:
-    clock, rested = HandClock(1000.0), list[float]()
-    rests = Rests(0.5, clock=clock, sleep=rested.append)
-    for busy in (0, 0.125, 1):
-        clock.advance(timedelta(seconds=busy))
-        rests.begin()
-        rests.begin()
-        await asyncio.sleep(0)
-    assert rested == [0, 0.375, 0]

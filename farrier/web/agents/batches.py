@@ -3,16 +3,11 @@
 A server of 10,000 agents gets 300 heartbeats a second, and 200 enrolments a second after a power cut. In one statement
 each, heartbeats would cost several times as much, and enrolments a quarter more. One whose rows another transaction has
 locked is tried alone afterwards, and delays no other.
-
-To wake an idle process costs about as much as a heartbeat. So after a heartbeat the process rests, with its event loop,
-and then reads all requests that have arrived meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,17 +17,14 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 import structlog
 
-from farrier.clock import MonotonicClock
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict, Enrolling, Enrolment
-from farrier.protocols import AgentCalls, Clock
+from farrier.protocols import AgentCalls
 
 _log = structlog.stdlib.get_logger(__name__)
 
 # An agent does not notice this delay, and a statement costs as much as ten more heartbeats in it.
 COLLECT_SECONDS = 0.1
-# While heartbeats arrive, the process reads requests this often in the time for which it collects heartbeats.
-_READS = 2
 # A statement with more heartbeats would hold the rows of agents for longer than a commit waits for a lock.
 MOST_IN_A_BATCH = 250
 # Each enrolment is a subtransaction. While a transaction has more than 64, PostgreSQL's other sessions look them up.
@@ -80,29 +72,6 @@ class _WaitingRequest(Generic[Q, A]):
             self.answer.set_exception(answer)
         else:
             self.answer.set_result(answer)
-
-
-class Rests:
-    """Blocks the event loop between heartbeats, unless it was busy for as long."""
-
-    def __init__(self, seconds: float, *, clock: Clock, sleep: Callable[[float], None] = time.sleep) -> None:
-        """`sleep` blocks this process."""
-        self._seconds = seconds
-        self._clock = clock
-        self._sleep = sleep
-        self._is_due = False
-        self._ended_at = -math.inf
-
-    def begin(self) -> None:
-        """Rest as soon as the loop has done what it can do now."""
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._rest)
-
-    def _rest(self) -> None:
-        self._is_due = False
-        self._sleep(max(0.0, self._ended_at + self._seconds - self._clock.monotonic()))
-        self._ended_at = self._clock.monotonic()
 
 
 class Collected(Generic[Q, A]):
@@ -230,7 +199,6 @@ class Batches:
     def __init__(
         self, calls: AgentCalls, *, collect_seconds: float = COLLECT_SECONDS, most_in_a_batch: int = MOST_IN_A_BATCH
     ) -> None:
-        self.rests = Rests(collect_seconds / _READS, clock=MonotonicClock())
         collected = partial(Collected, collect_seconds=collect_seconds, patient=anyio.Semaphore(_ALONE))
         self.beats: Collected[Beat, BeatAnswer] = collected(
             calls.beat, attrgetter("key"), most=most_in_a_batch, at_once=_BATCHES

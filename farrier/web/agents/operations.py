@@ -123,7 +123,6 @@ async def heartbeat(call: AgentCall[NoParameters, bodies.HeartbeatBody]) -> Resp
         facts=body.facts_digest,
         clock=body.clock,
     )
-    call.agents.batches.rests.begin()
     answer = await call.agents.batches.beats.add(beat)
     if answer.verdict is not BeatVerdict.TAKEN:
         raise _refusal(answer)
