@@ -6,16 +6,15 @@ import gc
 import weakref
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from farrier import memory
 from farrier.io import codec
 from farrier.model.maas.reading import MaasStatus
-from farrier.model.machine.health import Health
 from farrier.model.machine.observation import MaasObservation
-from farrier.model.node.layers import Management, NodeStatus
-from farrier.model.node.snapshot import NO_TIME, Agent, Bmc, Node
+from farrier.model.node.layers import NodeStatus
+from farrier.model.node.snapshot import Node
+from tests.support.nodes import NOW, agent, node
 
 
 @pytest.fixture
@@ -47,19 +46,8 @@ def test_live_objects_are_excluded_from_later_collections_and_new_garbage_is_col
 
 
 def test_the_collector_does_not_visit_the_snapshots_of_nodes() -> None:
-    state = MaasObservation(
-        system_id="abc123", state=MaasStatus.DEPLOYED, since=NO_TIME, read_at=NO_TIME, fresh_at=NO_TIME
-    )
-    whole = Node(
-        id=1,
-        name="a",
-        version=1,
-        status=NodeStatus.ACTIVE,
-        management=Management.MANAGEABLE,
-        bmc=Bmc(),
-        agent=Agent(enrolled_at=NO_TIME, health=Health()),
-        maas=state,
-    )
-    node = codec.reader(Node, "a node")(msgspec.json.encode(whole).decode())
-    assert node.agent is not None
-    assert not any(map(gc.is_tracked, (node, node.bmc, node.agent, node.agent.health, node.maas)))
+    seen = MaasObservation(system_id="abc123", state=MaasStatus.DEPLOYED, since=NOW, read_at=NOW, fresh_at=NOW)
+    whole = codec.encode(node(NodeStatus.ACTIVE, agent=agent(), maas=seen, conditions=()))
+    read = codec.reader(Node, "a node")(whole)
+    assert read.agent is not None
+    assert not any(map(gc.is_tracked, (read, read.bmc, read.agent, read.agent.health, read.maas)))
