@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
-# Old snapshots are loaded together, because each load has a fixed cost, but never with a resource for which somebody
+# Old snapshots are loaded together, because each load has a fixed cost, but never with a resource whose client
 # waits. An entry waits up to _TOGETHER_AFTER seconds for other entries, unless _TOGETHER entries already wait.
 _TOGETHER_AFTER = 1.0
 _TOGETHER = 64
@@ -41,7 +41,7 @@ class Queue(enum.IntEnum):
 
     URGENT = 0  # it has a wake, or an unfinished run
     ROUTINE = 1  # it is due, and has no snapshot
-    MASS = 2  # its snapshot is old, or it has a wake for which nobody waits, or as have very many others
+    MASS = 2  # its snapshot is old, nobody waits for its run, or it was woken with very many others
 
 
 class Phase(enum.IntEnum):

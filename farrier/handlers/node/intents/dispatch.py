@@ -149,9 +149,9 @@ def _reply(
 def judged(
     node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Reply | None:
-    """Return the reply to an intent, whatever comes before it; None if it has to wait. Of what the reply recommends
-    instead, only the intents remain that the node would accept. They cannot harm a machine that may be in use, unless
-    the refused intent could."""
+    """Return the reply to an intent as if no other intent came first; None if it has to wait. Of the intents that the
+    reply recommends instead, only those remain that the node would accept. They cannot harm a machine that may be in
+    use, unless the refused intent could."""
     reply = _judged(node, intent, now, config, responses)
     if not isinstance(reply, Reject):
         return reply
