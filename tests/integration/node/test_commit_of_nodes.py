@@ -15,6 +15,16 @@ from tests.support.site import MINUTE, Machine, Site
 _NEXT_RELEASE = (
     """UPDATE farrier.nodes SET bmc = bmc || '{"seen_by_next_release": true}', version = version + 1 WHERE id = $1"""
 )
+_MANY_CONDITIONS = """
+    INSERT INTO farrier.node_conditions (node, source, id, requested)
+    SELECT id, 'operator', 'many ' || number, 'note' FROM farrier.nodes, generate_series(1, 1000) number
+"""
+_CHANGED = """
+    SELECT farrier.write_conditions(jsonb_build_object('conditions', json_agg(c), 'ended_conditions', '[]'::json))
+      FROM (SELECT id AS run, 'operator' AS source, 'default' AS id, '' AS target, 'a disk' AS message,
+                   'quarantine' AS requested, 'quarantine' AS effect, false AS released FROM farrier.nodes) c
+"""
+_READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'node_conditions'"
 
 
 async def loaded(site: Site, machine: Machine) -> dict[str, Any]:
@@ -46,3 +56,15 @@ async def test_a_snapshot_has_fields_for_a_workflow_only_while_the_node_has_one(
     only_live = {"workflow", "tasks", "region", "outages", "labels", "networks", "secrets_left", "expected"}
     assert not only_live & (await loaded(site, active)).keys()
     assert only_live <= (await loaded(site, draining)).keys()
+
+
+async def test_a_commit_planned_over_an_empty_table_reads_only_the_conditions_of_its_nodes(site: Site) -> None:
+    await site.active()
+    await site.conn.execute("VACUUM ANALYZE farrier.node_conditions")
+    await site.conn.execute("SET enable_seqscan = off")  # as write_nodes does
+    for _ in range(6):  # from the sixth call on, the plan stays
+        await site.conn.execute(_CHANGED)
+    await site.conn.execute(_MANY_CONDITIONS)
+    async with site.conn.transaction():
+        await site.conn.execute(_CHANGED)
+        assert await site.conn.fetchval(_READ) <= 10
