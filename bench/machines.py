@@ -22,6 +22,7 @@ from bench import agent_calls
 
 # The other processes of the machine get nearly all of a processor that they want. Where Linux shares processors out
 # among groups of processes, one for each session, a nice value counts only in its group, and the group has one, too.
+# A process of the class SCHED_IDLE also gives way at once when another one wakes.
 _NICE = 19
 _GROUP = Path("/proc/self/autogroup")
 # Each machine that waits has a connection in the backlog of the server.
@@ -51,6 +52,7 @@ async def _main(host: str, port: int, ca: str, seconds: float, tokens: list[str]
 def _stand_back() -> None:
     os.setsid()
     os.nice(_NICE)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if _GROUP.exists():
         _GROUP.write_text(str(_NICE))
 

@@ -21,7 +21,7 @@ from farrier.model.machine import bootstrap
 
 # The machines of a site need this time to boot, each a little longer or shorter.
 _BOOTS_OVER = 50.0
-_INTENTS = 400
+_INTENTS = 800
 _PAUSE = 0.05
 _PATIENCE = 300.0
 _REGISTER = """

@@ -64,9 +64,9 @@ class OutcomeValidator(Generic[R, S, W]):
         self._period = config.period.total_seconds()
 
     def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
-        """Validate an outcome, and return the run that is to be committed. After a transition, `then` is the next
-        decision, made from the new state. `then` is set only if this decision is known and is to do nothing. Raises
-        `HandlerGarbage` or `IllegalEdge`."""
+        """Validate an outcome, and return the run that is to be committed. After a change, `then` is the next
+        decision, made from the new state. `then` is set only if this decision is known, and is to wait or to do
+        nothing. Raises `HandlerGarbage` or `IllegalEdge`."""
         if not isinstance(outcome, _OUTCOMES):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples
@@ -88,7 +88,7 @@ class OutcomeValidator(Generic[R, S, W]):
             reason, cause, source = outcome.reason, outcome.cause, outcome.source
             again = _AT_ONCE if then is None else then.requeue_after
         elif not isinstance(outcome, Deleted):
-            again = outcome.requeue_after
+            again = outcome.requeue_after if then is None else then.requeue_after
         elif not self._kind.has_ended(resource):
             raise HandlerGarbage(f"a Deleted at {outcome.source} although the state of the resource is not terminal")
         # A resource that always requests an immediate rerun has the same limit as a chain of transitions.

@@ -24,7 +24,7 @@ from farrier.config import ControllerConfig
 from farrier.controller.agenda import AgendaEntry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.errors import FarrierError, HandlerGarbage, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
-from farrier.model.loop.outcome import Decision, Record, Resting, Step, Transition, Update, Wait, rests
+from farrier.model.loop.outcome import Decision, Record, Resting, Step, Transition, Update, Wait, rests, waits
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
@@ -37,6 +37,7 @@ _log = structlog.stdlib.get_logger(__name__)
 # raised a cancellation.
 _ITS_OWN = (Exception, SystemExit)
 _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
+_AT_ONCE = timedelta(0)
 # The time, in seconds, in which a step has to end after its deadline has cancelled it.
 _ENDS_WITHIN = 5.0
 
@@ -176,7 +177,7 @@ class Runner(Generic[R, S, W, V]):
             run = self._failed(turn, resource, error, started)
             run.recovers = turn.recovers
             return run
-        rests_on = None if then is None else (then[0], self._shared(then[1]))
+        rests_on = (then[0], self._shared(then[1])) if then is not None and rests(then[1], then[1]) else None
         return Run(finished, time.perf_counter() - started, resource, rests_on=rests_on)
 
     def _shared(self, outcome: Resting) -> Resting:
@@ -185,20 +186,21 @@ class Runner(Generic[R, S, W, V]):
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime, hold: Hold | None) -> tuple[R, Resting] | None:
-        """If the resource has nothing to do after the commit of `decision`, return the snapshot after the commit,
-        together with the next decision. Otherwise return None, also if that snapshot cannot be computed."""
-        if isinstance(decision, Transition):
-            if hold is not None:
-                return None
+        """If the resource waits or rests after the commit of `decision`, return the snapshot after the commit, together
+        with the next decision. Otherwise return None, also if that snapshot cannot be computed."""
+        if isinstance(decision, (Transition, Update)):
+            if hold is not None or (
+                isinstance(decision, Update) and (decision.quiet or decision.requeue_after != _AT_ONCE)
+            ):
+                return None  # the resource does not run again at once
             try:
                 after = self._handler.after(resource, decision, now)
                 if after is None:
                     return None
                 resource, decision = after, self._handler.handle(after, now)
-                return (resource, decision) if rests(decision, decision) else None
-            except _ITS_OWN_OR_CANCELLED:  # the transition is committed, and the next run loads the resource
+            except _ITS_OWN_OR_CANCELLED:  # the change is committed, and the next run loads the resource
                 return None
-        return (resource, decision) if rests(decision, decision) else None
+        return (resource, decision) if waits(decision) else None
 
     async def act(self, acting: Acting[R, S, W, V], resource: R) -> Run[R, S, W] | Update[S, W] | None:
         """Await the step, which was decided from this snapshot, and return the resulting run, or the update if it only

@@ -10,7 +10,7 @@ from uuid import UUID
 from farrier.model.intents.preview import Foreseen, Posed, Question
 from farrier.model.kinds.measures import Sample
 from farrier.model.loop.controllers import ListedResources, Renewal, Woken
-from farrier.model.loop.outcome import Decision, Transition, Wait
+from farrier.model.loop.outcome import Change, Decision, Wait
 from farrier.model.loop.restores import Hold, held
 from farrier.model.loop.runs import (
     AnsweredIntent,
@@ -109,8 +109,8 @@ class StateHandler(Protocol[R, S, W, V]):
         anything."""
         return Wait(reason=held("farrier cannot compare this kind with the outside services"), rests=True)
 
-    def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
-        """Return the snapshot that a load would return if `moved` was committed at `now` and nothing else changed.
+    def after(self, resource: R, changed: Change[S, W], now: datetime) -> R | None:  # noqa: ARG002
+        """Return the snapshot that a load would return if `changed` was committed at `now` and nothing else changed.
         Return None if this snapshot cannot be computed from `resource`; the loop then loads the resource. The default
         is None."""
         return None

@@ -58,7 +58,7 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
         return None if site is None else site.maas
 
 
-Change: TypeAlias = Transition[Node, Write] | Update[Node, Write]
+Change: TypeAlias = outcome.Change[Node, Write]
 Outcome: TypeAlias = Change | Wait[Write] | DoNothing[Write] | Deleted[Write]
 NodeStep: TypeAlias = outcome.Step[Node, Write, NodeServices]
 Decision: TypeAlias = Outcome | NodeStep

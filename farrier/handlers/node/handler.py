@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
+from farrier.handlers.node.after import after
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.changes import Decision, NodeServices, NodeStep, Outcome, Policy
 from farrier.handlers.node.intents import bmc, details, dispatch, lifecycle, observed_state, onboard
@@ -172,9 +173,7 @@ class NodeHandler:
         adopt = RESPONSES[Action.ADOPT_OBSERVED_STATE]
         return restored.observe(resource, now, self._policy(resource), hold, adopt=adopt)
 
-    def after(self, resource: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-        """Return the node after a transition that changes only its status; None for any other transition."""
-        return status.after(resource, moved, now)
+    after = staticmethod(after)
 
     def confirmed(self, stored: Node, remembered: Node, now: datetime) -> Node:
         """Return the stored node with the time at which its power was last confirmed."""

@@ -15,7 +15,7 @@ from farrier.model.intents.acceptance import Refused
 from farrier.model.kinds.measures import Sample
 from farrier.model.kinds.resource import Answer, Pending, Resource
 from farrier.model.kinds.spec import KindSpec, check, label
-from farrier.model.loop.outcome import Decision, Step, Transition, Wait
+from farrier.model.loop.outcome import Change, Decision, Step, Wait
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import AnsweredIntent, LayerState
 from farrier.protocols import Snapshot, StateHandler
@@ -119,8 +119,8 @@ class Guarded(StateHandler[R, R, Any, Any]):
         return self._inner.observe(resource.but(requests=()) if resource.requests else resource, now, hold)
 
     @override
-    def after(self, resource: R, moved: Transition[R, Any], now: datetime) -> R | None:
-        return self._inner.after(resource, moved, now)
+    def after(self, resource: R, changed: Change[R, Any], now: datetime) -> R | None:
+        return self._inner.after(resource, changed, now)
 
     @override
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:

@@ -131,7 +131,8 @@ class Deleted(Made, Generic[W], frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
 
 
-Outcome: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]
+Change: TypeAlias = Transition[S, W] | Update[S, W]
+Outcome: TypeAlias = Change[S, W] | Wait[W] | DoNothing[W] | Deleted[W]
 
 
 def only_confirms(outcome: object) -> TypeGuard[Update[Any, Any]]:
@@ -204,6 +205,13 @@ def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
         return False
     again: timedelta | None = decision.requeue_after
     return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)
+
+
+def waits(decision: object) -> TypeGuard[Resting]:
+    """Return whether the decision writes nothing, and requests no run at once."""
+    if not isinstance(decision, (Wait, DoNothing)) or decision.writes or decision.samples:
+        return False
+    return decision.requeue_after is None or decision.requeue_after > _AT_ONCE
 
 
 def _is_stored(decision: Wait[Any], before: Wait[Any]) -> bool:

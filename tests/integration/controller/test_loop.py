@@ -13,7 +13,7 @@ from typing_extensions import override
 from farrier.io.connections.pool import Pool
 from farrier.io.kinds.state import PostgresStateIO
 from farrier.model.loop.controllers import SHARDS
-from farrier.model.loop.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
+from farrier.model.loop.outcome import Change, Deleted, DoNothing, Outcome, Step, Transition, Wait
 from farrier.model.loop.runs import CommitResult, Finished
 from tests.integration.controller.test_snapshots import A_PERIOD, NEVER_AGAIN, Counting
 from tests.support import toy
@@ -68,12 +68,12 @@ class Knowing(Scripted):
     """A handler that computes the snapshot after a transition: the new state, without the answered requests."""
 
     @override
-    def after(self, resource: Widget, moved: Transition[Shape, Answer], now: datetime) -> Widget | None:
-        done = {write.request for write in moved.writes}
+    def after(self, resource: Widget, changed: Change[Shape, Answer], now: datetime) -> Widget | None:
+        done = {write.request for write in changed.writes}
         return msgspec.structs.replace(
             resource,
             version=resource.version + 1,
-            state=moved.to.state,
+            state=changed.to.state,
             entered_at=now,
             requests=tuple(request for request in resource.requests if request not in done),
         )
@@ -83,7 +83,7 @@ class Lost(Knowing):
     """A handler whose computation of the snapshot after a transition raises."""
 
     @override
-    def after(self, resource: Widget, moved: Transition[Shape, Answer], now: datetime) -> Widget | None:
+    def after(self, resource: Widget, changed: Change[Shape, Answer], now: datetime) -> Widget | None:
         raise RuntimeError("on purpose")
 
 

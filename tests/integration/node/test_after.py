@@ -1,51 +1,54 @@
-"""The snapshot that the handler computes after a change of status equals the one that a load returns."""
+"""The snapshot that the handler computes after a commit equals the loaded one, but for the times of the commit."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from farrier.io.kinds.node import NodeRows
 from farrier.io.kinds.state import PostgresStateIO
 from farrier.model.node.layers import NODE
+from farrier.model.node.snapshot import NO_TIME, Node
 from tests.support.site import MINUTE, Machine, Site
 
-
-async def falls_silent(machine: Machine) -> None:
-    await machine.site.wait(10 * MINUTE)
-
-
-async def is_heard_again(machine: Machine) -> None:
-    await machine.beat()
+IN_ONE_COMMIT = """
+    SELECT o.at = (SELECT max(at) FROM (SELECT at FROM farrier.history UNION SELECT answered_at FROM farrier.intents) c)
+      FROM farrier.outcomes o WHERE o.kind = 'node'
+"""
 
 
-async def test_the_computed_snapshot_after_a_status_change_equals_the_loaded_one(site: Site) -> None:
+def without_times(node: Node) -> Node:
+    conditions = tuple(replace(each, since=None, seen_at=None) for each in node.conditions)
+    return replace(node, status_entered_at=NO_TIME, conditions=conditions)
+
+
+async def assert_computed(machine: Machine) -> None:
+    known: Any = machine.site.owner.entry(NODE, machine.id).snapshot
+    loaded = (await PostgresStateIO(machine.site.pool, NodeRows()).load([machine.id])).resources[machine.id]
+    assert without_times(known) == without_times(loaded)
+    assert await machine.site.conn.fetchval(IN_ONE_COMMIT), "the node was loaded, and its outcome was stored later"
+
+
+@pytest.mark.parametrize(
+    ("befall", "path"),
+    [
+        ((lambda it: it.site.wait(10 * MINUTE), lambda it: it.beat()), ["offline", "active"]),
+        ((lambda it: it.ask("quarantine", reason="a fan"), lambda it: it.ask("release")), ["quarantined", "active"]),
+        ((lambda it: it.beat("gpu"), lambda it: it.ask("quarantine", reason="a fan")), ["quarantined"]),
+    ],
+)
+async def test_a_node_without_a_workflow_is_computed(site: Site, befall: Any, path: list[str]) -> None:
     machine = await site.active()
+    await assert_computed(machine)
     before = len(await machine.path())
-    for befall in (falls_silent, is_heard_again):
-        await befall(machine)
-        entry = site.owner.entry(NODE, machine.id)
-        known: Any = entry.snapshot
-        loaded = (await PostgresStateIO(site.pool, NodeRows()).load([machine.id])).resources[machine.id]
-        assert known.status_entered_at != loaded.status_entered_at, "it was computed, and not loaded"
-        assert replace(known, status_entered_at=loaded.status_entered_at) == loaded
-    assert (await machine.path())[before:] == ["offline", "active"]
-    rows = await site.conn.fetch("SELECT outcome ->> 'outcome' AS outcome FROM farrier.outcomes WHERE kind = 'node'")
-    assert {row["outcome"] for row in rows} <= {"wait", "do_nothing"}
+    for event in befall:
+        await event(machine)
+        await assert_computed(machine)
+    assert (await machine.path())[before:] == path
 
 
-async def test_a_node_is_loaded_after_a_run_that_decided_about_a_condition(site: Site) -> None:
-    """The database knows when the effect of the condition changed."""
-    machine = await site.active()
-    await machine.beat("gpu-lost")
-    assert (await machine.path())[-1] == "quarantined"
-    loaded = (await PostgresStateIO(site.pool, NodeRows()).load([machine.id])).resources[machine.id]
-    assert site.owner.entry(NODE, machine.id).snapshot == loaded
-
-
-async def test_a_node_that_a_workflow_moves_is_loaded(site: Site) -> None:
-    machine = await site.active()
-    entry = site.owner.entry(NODE, machine.id)
-    loaded = (await PostgresStateIO(site.pool, NodeRows()).load([machine.id])).resources[machine.id]
-    assert entry.snapshot == loaded
+async def test_the_commit_that_begins_a_stage_also_stores_why_the_stage_waits(site: Site) -> None:
+    await site.enrolled()
+    assert await site.conn.fetchval(IN_ONE_COMMIT)

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import msgspec
-from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Decision, Policy, transition, unproven_health, vitals, with_fields
 from farrier.handlers.node.rules.conditions import drift, drift_ends
-from farrier.model.loop.outcome import EndsBy, Transition, Wait
+from farrier.model.loop.outcome import EndsBy, Wait
 from farrier.model.machine import health
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node import conditions
@@ -23,7 +22,7 @@ from farrier.model.node.conditions import Condition, Source
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.layers import OnboardingMode
 from farrier.model.node.snapshot import Bmc, Decommission, Node, Onboarding
-from farrier.model.node.writes import AnswerIntent, LeaveService, Write
+from farrier.model.node.writes import LeaveService
 
 # A machine may take so long to shut down its system. If the power is off later, no intent switched it off.
 _SWITCHES_OFF_WITHIN = timedelta(minutes=30)
@@ -31,30 +30,6 @@ _SWITCHES_OFF_WITHIN = timedelta(minutes=30)
 _NEVER_ONBOARDED = "no onboarding of the node ever succeeded"
 
 _AGENT_ELSEWHERE = f"{Source.IDENTITY}/{conditions.AGENT_ELSEWHERE}"
-
-# A transition between these statuses changes no other part of the snapshot.
-_ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
-
-
-def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-    """Return the snapshot of the node after a transition that changes only its status. Return None after any other
-    transition, because it changes more of the snapshot, such as the workflow, the tasks or the BMC."""
-    to = moved.to
-    if not {node.status, to.status} <= _ALONE or node.workflow is not None:
-        return None
-    if not all(isinstance(write, AnswerIntent | LeaveService) for write in moved.writes):
-        return None
-    if to != replace(node, status=to.status, ever_active=to.ever_active):
-        return None
-    answered = {write.intent for write in moved.writes if isinstance(write, AnswerIntent)}
-    return replace(
-        to,
-        version=node.version + 1,
-        status_entered_at=now,
-        stored_power_at=None,
-        braked=(),
-        intents=tuple(intent for intent in node.intents if intent.id not in answered),
-    )
 
 
 def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
