@@ -20,6 +20,8 @@ from farrier.model.node.writes import AnswerIntent, LeaveService, RevokeBootstra
 
 # The fields that a run may change. Any other field needs a load, because the database derives more from it.
 _FIELDS = ("status", "ever_onboarded", "ever_active", "redeploying", "cleaned", "bmc", "conditions", "workflow")
+# A load reads no more intents (node/load.sql), so others may wait.
+_MOST_INTENTS = 100
 # A node without a live workflow is computed only in these statuses.
 _IDLE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
 
@@ -28,7 +30,7 @@ def after(node: Node, changed: Change, now: datetime) -> Node | None:
     """Return the snapshot that a load would return if `changed` was committed at `now`, or None if only a load knows
     it."""
     to = changed.to
-    if to != replace(node, **{name: getattr(to, name) for name in _FIELDS}):
+    if to != replace(node, **{name: getattr(to, name) for name in _FIELDS}) or len(node.intents) >= _MOST_INTENTS:
         return None
     computed = all(isinstance(write, AnswerIntent | LeaveService | RevokeBootstrap) for write in changed.writes)
     if not computed or (to.bmc.power, to.bmc.trying) != (node.bmc.power, None):
