@@ -7,6 +7,7 @@ snapshot, these are the time of the run, which is a little earlier.
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -20,6 +21,8 @@ from farrier.model.node.writes import AnswerIntent, LeaveService, RevokeBootstra
 
 # The fields that a run may change. Any other field needs a load, because the database derives more from it.
 _FIELDS = ("status", "ever_onboarded", "ever_active", "redeploying", "cleaned", "bmc", "conditions", "workflow")
+# The database derives more from these facts of the BMC: when the power was first read, and which nodes share a machine.
+_derived_from = attrgetter("power", "serial", "uuid", "manufacturer", "macs")
 # A load reads no more intents (node/load.sql), so others may wait.
 _MOST_INTENTS = 100
 # A node without a live workflow is computed only in these statuses.
@@ -33,7 +36,7 @@ def after(node: Node, changed: Change, now: datetime) -> Node | None:
     if to != replace(node, **{name: getattr(to, name) for name in _FIELDS}) or len(node.intents) >= _MOST_INTENTS:
         return None
     computed = all(isinstance(write, AnswerIntent | LeaveService | RevokeBootstrap) for write in changed.writes)
-    if not computed or (to.bmc.power, to.bmc.trying) != (node.bmc.power, None):
+    if not computed or _derived_from(to.bmc) != _derived_from(node.bmc) or to.bmc.trying is not None:
         return None
     answered = {write.intent for write in changed.writes if isinstance(write, AnswerIntent)}
     stored = replace(
