@@ -6,15 +6,17 @@ snapshot, these are the time of the run, which is a little earlier.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from operator import attrgetter
 
 from msgspec.structs import replace
 
 from farrier.handlers.node.changes import Change
+from farrier.model.machine.observation import Outage
 from farrier.model.node.conditions import Condition
 from farrier.model.node.evidence import ExpectedDevices
-from farrier.model.node.layers import LIVE, SUCCEEDED
+from farrier.model.node.layers import LIVE, SUCCEEDED, Management
 from farrier.model.node.layers import NodeStatus as N
 from farrier.model.node.snapshot import Node, Onboarding, Workflow
 from farrier.model.node.writes import AnswerIntent, LeaveService, RevokeBootstrap
@@ -56,7 +58,7 @@ def _with_workflow(node: Node, to: Node, now: datetime) -> Node | None:
     was, workflow = node.workflow, to.workflow
     if was is not None and workflow is not None and workflow.id == was.id != 0:
         if workflow.status not in LIVE:
-            return _without_workflow(to) if to.status in _IDLE and not (node.gaps or node.unreachable) else None
+            return _without_workflow(to) if to.status in _IDLE else None
         # A decommission reads tasks and devices; a candidate is compared with other nodes.
         if isinstance(workflow, Onboarding) and workflow.memo.candidate == was.memo.candidate:
             return replace(to, workflow=_at(was, workflow, now))
@@ -87,8 +89,13 @@ def _stored(before: tuple[Condition, ...], to: tuple[Condition, ...], now: datet
 
 
 def _without_workflow(node: Node) -> Node:
-    """Return the node without its ended workflow, and without the facts that a snapshot has only for a live one."""
-    workflow = node.workflow
+    """Return the node without its ended workflow, and without the facts that a snapshot has only for a live one. From
+    now on, only outages count in which the node's agent or its BMC waited."""
+    workflow, waits_since = node.workflow, []
+    if node.agent is not None and node.agent.last_heartbeat_at is not None:
+        waits_since.append(node.agent.last_heartbeat_at)
+    if node.bmc_address is not None and node.management is not Management.MANAGEABLE:
+        waits_since.append(node.management_entered_at)
     onboarded = isinstance(workflow, Onboarding) and workflow.status in SUCCEEDED and node.maas_id is not None
     return replace(
         node,
@@ -99,8 +106,15 @@ def _without_workflow(node: Node) -> Node:
         ib_guids=None,
         region=None,
         outages=(),
+        gaps=_after(node.gaps, waits_since),
+        unreachable=_after(node.unreachable, waits_since),
         candidate_of=None,
         secrets_left=None,
         tasks=(),
         expected=ExpectedDevices(),
     )
+
+
+def _after(outages: tuple[Outage, ...], times: Sequence[datetime]) -> tuple[Outage, ...]:
+    """Return the outages that ended after the earliest of these times."""
+    return tuple(each for each in outages if times and each.ended_at is not None and each.ended_at > min(times))
