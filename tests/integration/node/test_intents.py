@@ -311,7 +311,8 @@ async def test_one_run_answers_intents_in_order_of_id_up_to_the_first_that_moves
 
 async def test_more_intents_than_one_run_loads_are_all_answered_now(site: Site) -> None:
     machine = await site.active()
-    resume, hold = ("resume", {}), ("quarantine", {"reason": "a fan"})
+    resume: tuple[str, dict[str, Any]] = ("resume", {})
+    hold = "quarantine", {"reason": "a fan"}
     answers = await machine.ask_together(*[resume] * 99, hold, *[resume] * 150)  # a run loads a hundred
     assert [answer.status for answer in answers] == ["rejected"] * 99 + [ACCEPTED] + ["rejected"] * 150
 
