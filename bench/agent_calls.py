@@ -32,13 +32,19 @@ class Connection:
     async def send(self, request: bytes) -> int:
         """Send a request, and return the status of the response."""
         self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
-        await self._reader.readexactly(length)
+        head = await message(self._reader)
         return int(head[9:12])
 
     def close(self) -> None:
         self._writer.transport.abort()
+
+
+async def message(reader: asyncio.StreamReader) -> bytes:
+    """Read a request or a response, and return what stands before its body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+    await reader.readexactly(length)
+    return head
 
 
 @asynccontextmanager

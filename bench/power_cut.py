@@ -1,7 +1,8 @@
 """Lets the machines of a fleet enrol after a power cut, while a client measures the reaction of the loop.
 
-Afterwards, a process occupies as much of the processors as farrier and PostgreSQL took for the enrolments, and commits
-as often (`busy`). The reaction meanwhile is the floor: it is what this work costs on this machine in any program.
+Afterwards, the same machines call a stand-in for the server, which only answers (`answerer`), and a process occupies as
+much of the processors as the controller and PostgreSQL took for the enrolments, and commits as often (`busy`). The
+reaction meanwhile is the floor: it is what this work costs on this machine in any program.
 """
 
 from __future__ import annotations
@@ -48,42 +49,52 @@ async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, node
     untouched = iter([record[0] for record in await ground.pool.fetch(_UNTOUCHED)])
     postmaster = await postgres.postmaster(ground)
 
-    def busy() -> float:
-        return loop.cpu_seconds() + server.process.cpu_seconds() + postgres.seconds(postmaster)
+    def behind() -> float:
+        return loop.cpu_seconds() + postgres.seconds(postmaster)
 
-    began, worked = time.perf_counter(), busy()
+    began, worked = time.perf_counter(), behind()
     idle = await _asked(ground, untouched, until=_enough)
-    at_rest = (busy() - worked) / (time.perf_counter() - began)
-    began, worked = time.perf_counter(), busy()
-    enrolled: list[float] = []
-
-    async def enroll() -> None:
-        enrolled.append(await _enrolled(server, tokens))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(enroll)
-        meanwhile = await _asked(ground, untouched, until=lambda _: bool(enrolled))
+    at_rest = (behind() - worked) / (time.perf_counter() - began)
+    began, worked, served = time.perf_counter(), behind(), server.process.cpu_seconds()
+    enrolled, meanwhile = await _beside_machines(ground, server, tokens, untouched)
     ends = time.perf_counter() + _PATIENCE
     while (count := await ground.pool.fetchval(_ARRIVED, run)) < nodes:
         assert time.perf_counter() < ends, f"{count} of {nodes} nodes are in service"
         await anyio.sleep(_PAUSE)
     active = time.perf_counter() - began
-    storm = (busy() - worked) / active - at_rest
+    storm = (behind() - worked) / active - at_rest
+    door = (server.process.cpu_seconds() - served) / active
     command = [sys.executable, "-m", "bench.busy", str(storm), str(nodes / active), ground.dsn]
-    async with await anyio.open_process(command, stdin=None, stdout=None, stderr=None) as process:
-        floor = await _asked(ground, untouched, until=_enough)
+    process = await anyio.open_process(command, stdin=None, stdout=None, stderr=None)
+    async with process, over_tls(ground, ("bench.answerer",)) as stand_in:
+        _, floor = await _beside_machines(ground, stand_in, tokens, untouched)
         process.terminate()
     p99 = {name: reaction.percentiles(each)["p99"] for name, each in (("idle", idle), ("floor", floor))}
     during = reaction.percentiles(meanwhile)["p99"]
     return {
-        "enroll": Reading(enrolled[0]),
+        "enroll": Reading(enrolled),
         "active": Reading(active),
         "reaction": Reading(during / p99["idle"]),
         "reaction_floor": Reading(p99["floor"] / p99["idle"]),
         "reaction_idle": Reading(p99["idle"]),
         "reaction_during": Reading(during),
-        "enroll_cores": Reading(storm),
+        "enroll_cores": Reading(storm + door),
     }
+
+
+async def _beside_machines(
+    ground: Ground, server: OverTls, tokens: Sequence[str], untouched: Iterator[int]
+) -> tuple[float, list[float]]:
+    """Return the seconds until all machines have enrolled, and the milliseconds of the reactions meanwhile."""
+    took: list[float] = []
+
+    async def enroll() -> None:
+        took.append(await _enrolled(server, tokens))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(enroll)
+        meanwhile = await _asked(ground, untouched, until=lambda _: bool(took))
+    return took[0], meanwhile
 
 
 def _enough(intents: int) -> bool:
