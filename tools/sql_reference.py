@@ -34,7 +34,7 @@ def _tables(schema: files.Schema) -> str:
     meaning = schema.comments
     readers = _roles(schema, "SELECT")
     sections = []
-    for file in schema.tables:
+    for file in (each for each in schema.tables if each.tables):
         rows = [(f"`{name}`", _named(readers.get(name, ())), meaning[f"farrier.{name}"]) for name in file.tables]
         sections.append(f"## {_title(file.name)}\n\n{_purpose(file.source)}\n\n{table(_COLUMNS, rows)}")
     return "\n".join(sections)

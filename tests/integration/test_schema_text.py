@@ -54,7 +54,7 @@ def test_tables_come_before_functions_and_topics_in_the_order_of_their_tables() 
     headings += ["Triggers: nodes", "Rights: farrier_reader"]
     places = [text.index(f"\n-- {heading}\n") for heading in headings]
     assert places == sorted(places)
-    assert schema_text.topics(CARRIED)[-1] == "monitors"
+    assert schema_text.topics(CARRIED)[-1] == "statistics"
 
 
 def test_an_object_comes_after_the_objects_that_the_server_needs_to_create_it() -> None:

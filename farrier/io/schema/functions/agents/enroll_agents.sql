@@ -7,17 +7,22 @@ CREATE OR REPLACE FUNCTION farrier.enroll_agents(enrolments jsonb, patient boole
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     given record;
+    answer record;
+    restored boolean := is_restored();
+    enrolled bigint[];
 BEGIN
     IF NOT patient THEN SET LOCAL lock_timeout = '1ms'; END IF;
     FOR given IN
         SELECT g.* FROM jsonb_to_recordset(enrolments) AS g (place integer, token text, facts jsonb, key_digest text, version text, boot_id uuid)
     LOOP
         BEGIN
-            RETURN QUERY SELECT given.place, e.node_name, e.refused, NULL::text, NULL::text, NULL::text
-               FROM enroll_agent(given.token, given.facts, given.key_digest, version => given.version, boot_id => given.boot_id) e;
+            answer := enroll(given.token, given.facts, given.key_digest, given.version, given.boot_id, restored);
+            enrolled := enrolled || answer.node;
+            RETURN QUERY SELECT given.place, answer.node_name, answer.refused, NULL::text, NULL::text, NULL::text;
         EXCEPTION WHEN SQLSTATE 'FR400' OR SQLSTATE 'FR403' OR SQLSTATE 'FR409' OR lock_not_available THEN
             GET STACKED DIAGNOSTICS fault = RETURNED_SQLSTATE, reason = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
             RETURN QUERY SELECT given.place, NULL::text, NULL::text, fault, reason, hint;
         END;
     END LOOP;
+    INSERT INTO wakes (kind, resource, quiet) SELECT 'node', n, true FROM unnest(enrolled) n WHERE n IS NOT NULL;
 END $$;

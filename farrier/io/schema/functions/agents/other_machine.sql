@@ -11,6 +11,7 @@ DECLARE
     maas jsonb := (SELECT o.detail FROM node_observations o WHERE o.node_id = of_node);
     maas_serial text := maas -> 'hardware_info' ->> 'system_serial';
 BEGIN
+    IF identities = '{}' THEN RETURN NULL; END IF;
     RETURN (
         WITH keys AS (
             SELECT 'the agent' AS source, i.key AS kind, i.value FROM jsonb_each_text(identities) i
