@@ -98,3 +98,16 @@ async def test_a_load_planned_over_empty_tables_scans_no_growing_table(db: pg.Da
         await conn.execute("PREPARE load AS " + LOADS[kind])
         plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE load ('{1}')")
         assert set(read_whole(msgspec.json.decode(plan)[0]["Plan"])) <= _SMALL
+
+
+async def test_analyze_reads_a_small_sample_of_the_tables_that_a_fleet_changes(conn: Connection) -> None:
+    """The largest target among the columns and the indexed expressions of a table decides how many rows ANALYZE reads
+    and sorts."""
+    targets = await conn.fetch("""
+        SELECT a.attname AS name, coalesce(nullif(a.attstattarget::int, -1), 100) AS target
+          FROM pg_attribute a LEFT JOIN pg_index i ON i.indexrelid = a.attrelid AND i.indkey[a.attnum - 1] = 0
+         WHERE a.attnum > 0 AND coalesce(i.indrelid, a.attrelid) = ANY ('{farrier.nodes, farrier.node_agents,
+               farrier.node_onboardings, farrier.node_observations, farrier.history, farrier.outcomes}'::regclass[])
+    """)
+    assert {each["target"] for each in targets} == {0, 25}
+    assert {"bmc", "detail", "outcome"} <= {each["name"] for each in targets if each["target"] == 0}

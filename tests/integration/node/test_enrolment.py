@@ -89,6 +89,8 @@ async def test_each_enrolment_of_a_batch_has_its_own_answer(site: Site) -> None:
     assert await elsewhere.conditions() == {"identity/enrolment": "note"}
     again = await enroll_together(site.conn, *((machine, {}) for machine in (sound, locked, copied, elsewhere)))
     assert [row["node_name"] for row in again] == ["c", "b", "d", "e"], "no token was lost, nor by a lost reply"
+    woken = {row["resource"] for row in await site.conn.fetch("SELECT resource FROM farrier.wakes")}
+    assert woken == {locked.id, copied.id, elsewhere.id}, "a repeated call enqueues nothing"
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 -- What ANALYZE keeps of the tables that a whole fleet changes. Queries find their rows by keys, so a quarter of the usual sample is enough,
--- and documents are in no condition. With the defaults, ANALYZE sorts the documents of 30,000 rows: while all machines of a fleet
--- enrol, that is a tenth of PostgreSQL's time, in pieces of a quarter of a second.
+-- and a condition compares a value in a document, never the whole. With the defaults, ANALYZE sorts the documents of 30,000 rows:
+-- while all machines of a fleet enrol, that is a tenth of PostgreSQL's time, in pieces of a quarter of a second.
 DO $$
 DECLARE
     each record;

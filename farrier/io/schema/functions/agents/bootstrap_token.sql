@@ -1,5 +1,4 @@
 -- Returns the bootstrap token of a secret: prefix fbt_, the 64 digits of the secret, and a checksum of both.
--- farrier.model.machine.bootstrap.token returns the same text.
+-- farrier.model.machine.bootstrap.token returns the same text. Computes SHA-256 itself because its caller may not call digest.
 CREATE OR REPLACE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
-    -- The digits are their own bytes. The server would not inline convert_to, because it is STABLE.
-    RETURN 'fbt_' || secret || left(encode(sha256(('fbt_' || secret)::bytea), 'hex'), 8);
+    RETURN 'fbt_' || secret || left(encode(sha256(convert_to('fbt_' || secret, 'UTF8')), 'hex'), 8);

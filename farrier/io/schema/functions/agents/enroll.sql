@@ -1,7 +1,7 @@
 -- Enrolls an agent as enroll_agent does, without the wake: enroll_agents inserts those of a whole batch at once, and asks once whether
--- the database was restored. Returns the node's id also for a repeated call.
+-- the database was restored. `spent` tells whether this call spent the token; only then the caller enqueues the node.
 CREATE OR REPLACE FUNCTION farrier.enroll(token text, facts jsonb, key_digest text, version text, boot_id uuid, restored boolean,
-    OUT node bigint, OUT agent_key text, OUT refused text, OUT node_name text)
+    OUT node bigint, OUT agent_key text, OUT refused text, OUT node_name text, OUT spent boolean)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -44,6 +44,7 @@ BEGIN
     DELETE FROM node_conditions c
      WHERE c.node = t.node_id AND (c.source = 'agent' OR (c.source, c.id) IN (('identity', 'enrolment'), ('identity', 'agent')));
     UPDATE bootstrap_tokens b SET used_at = farrier.now() WHERE b.hash = t.hash;
+    spent := true;
     INSERT INTO node_agents AS a (node_id, key_hash, facts, identities, version, boot_id)
     VALUES (t.node_id, hashed, enroll.facts, known, left(enroll.version, 64), enroll.boot_id)
         ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, identities = excluded.identities, facts_digest = NULL, enrolled_at = farrier.now(),

@@ -10,8 +10,10 @@ CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT 
     OUT node bigint, OUT agent_key text, OUT refused text, version text DEFAULT NULL, boot_id uuid DEFAULT NULL, OUT node_name text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+    spent boolean;
 BEGIN
-    SELECT e.node, e.agent_key, e.refused, e.node_name INTO node, agent_key, refused, node_name
+    SELECT e.node, e.agent_key, e.refused, e.node_name, e.spent INTO node, agent_key, refused, node_name, spent
       FROM enroll(token, facts, key_digest, version, boot_id, is_restored()) e;
-    INSERT INTO wakes (kind, resource, quiet) SELECT 'node', node, true WHERE node IS NOT NULL;
+    INSERT INTO wakes (kind, resource, quiet) SELECT 'node', node, true WHERE spent;
 END $$;

@@ -17,12 +17,12 @@ BEGIN
     LOOP
         BEGIN
             answer := enroll(given.token, given.facts, given.key_digest, given.version, given.boot_id, restored);
-            enrolled := enrolled || answer.node;
+            IF answer.spent THEN enrolled := enrolled || answer.node; END IF;
             RETURN QUERY SELECT given.place, answer.node_name, answer.refused, NULL::text, NULL::text, NULL::text;
         EXCEPTION WHEN SQLSTATE 'FR400' OR SQLSTATE 'FR403' OR SQLSTATE 'FR409' OR lock_not_available THEN
             GET STACKED DIAGNOSTICS fault = RETURNED_SQLSTATE, reason = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
             RETURN QUERY SELECT given.place, NULL::text, NULL::text, fault, reason, hint;
         END;
     END LOOP;
-    INSERT INTO wakes (kind, resource, quiet) SELECT 'node', n, true FROM unnest(enrolled) n WHERE n IS NOT NULL;
+    INSERT INTO wakes (kind, resource, quiet) SELECT 'node', n, true FROM unnest(enrolled) n;
 END $$;
