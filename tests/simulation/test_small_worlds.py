@@ -81,7 +81,8 @@ def test_no_order_of_actions_breaks_a_promise(size: Size, budget: Budget) -> Non
 
 TWO_RESOURCES = {
     "wakes": Budget(asks=2),
-    "a lost notification": Budget(asks=2, lost_notifications=1, silences=1),
+    "a lost notification": Budget(asks=2, lost_notifications=1),
+    "a lost notification and a takeover": Budget(asks=1, lost_notifications=1, silences=1),
     "a lost reply": Budget(asks=2, lost_replies=1),
     "a crash": Budget(asks=1, crashes=1, silences=1),
     "a pause": Budget(asks=1, pauses=1, silences=1),
