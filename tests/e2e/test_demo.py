@@ -128,6 +128,8 @@ async def test_commands_with_the_settings_of_the_demo_reach_its_fleet_and_its_re
             assert await shown.ended() == 0, shown.logged
         async with farrier("site", "check", "--ask", *shlex.split(command)[-2:]) as checked:
             assert await checked.ended() == 0, checked.logged
+        demo.send(signal.SIGINT)  # it stops the server that it started
+        assert await demo.ended() == 0, demo.logged
     assert "gpu-0001" in shown.printed and "demo-1" in checked.printed
 
 
