@@ -25,12 +25,12 @@ class Bell:
     """A signal to any number of tasks. Each task checks for work before it waits for the signal."""
 
     def __init__(self) -> None:
-        self._event = anyio.Event()
+        self._event = asyncio.Event()
 
     def ring(self) -> None:
         """Wake all waiting tasks."""
         self._event.set()
-        self._event = anyio.Event()
+        self._event.clear()
 
     async def wait(self) -> None:
         """Wait for the next ring."""
