@@ -69,8 +69,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=16,
-            description="Concurrent loads per kind. While farrier processes one load, the other loads wait for the "
-            "database.",
+            description="Batches per kind that farrier loads, runs and commits at the same time. While it runs one "
+            "batch, the others wait for the database.",
         ),
     ] = 3
     max_in_flight: Annotated[

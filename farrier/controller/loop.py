@@ -3,8 +3,8 @@
 Each resource of an owned shard has an entry in the agenda. `_sweep` runs each due resource on its snapshot in memory;
 most of these runs have nothing to do. If a run has something to do or a wake arrives, `_run_batch` loads the resource
 together with its wakes, and runs it on the fresh snapshot. This run may have nothing to do, or begin a step, or return
-changes. `_commit` writes changes only if this process still owns the shard (the fence). Module `controller` takes and
-gives back the shards.
+changes. `_commit_together` writes changes only if this process still owns the shard (the fence). Module `controller`
+takes and gives back the shards.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Generic, NoReturn, assert_never
 from uuid import UUID
 
@@ -53,8 +54,7 @@ _QUERY_SECONDS = 10.0
 # The largest age, in seconds, of a fresh snapshot. If the process was stopped after a load, the snapshots are older,
 # and are loaded again.
 _FRESH_SECONDS = 1.0
-# How many commits of one kind may run at the same time: while PostgreSQL processes one commit, the loop decides and
-# sends the next commit.
+# How many commits of the outcomes of steps may run at the same time, for one kind.
 _COMMITTERS = 3
 # Seconds until the next attempt if the database failed or this process may not act.
 _PAUSE = 0.5
@@ -166,7 +166,7 @@ class Loop(Generic[R, S, W, V]):
                 background.start_soon(self.steps.mark, work)
                 for _ in range(self._host.config.passes):
                     work.start_soon(self._load)
-                work.start_soon(self._load_mass)
+                work.start_soon(partial(self._load, mass=True))
                 await stop.wait()
                 self._stopping = True
                 self._to_load.ring()
@@ -237,35 +237,25 @@ class Loop(Generic[R, S, W, V]):
             self._to_load.ring()
         return more
 
-    async def _load(self) -> None:
-        """Load and run resources in batches, until the process stops."""
+    async def _load(self, *, mass: bool = False) -> None:
+        """Load, run and commit resources, one batch after another, until the process stops. With `mass`, take those for
+        which nobody waits, in statements that are short and never two at a time, so that they leave the database and
+        this process to others."""
+        most = _MASS if mass else self._host.config.batch
         while not self._stopping:
-            # While commits are late or the process may not act, nothing is loaded. A later commit or sweep rings the
-            # bell.
-            may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
-            entries = self.agenda.load(self._host.config.batch) if may else ()
+            # While the process may not act, nothing is loaded. A later sweep rings the bell.
+            may = self._host.may_act() and not (mass and self._seen.are_many)
+            entries = self.agenda.load(most, mass=mass, now=self._clock.monotonic()) if may else ()
             if entries:
-                await self._run_batch(entries, self._finished)
-                self._to_commit.ring()  # rings only now, so that runs that were loaded together are committed together
-            else:
-                await self._to_load.wait()
-
-    async def _load_mass(self) -> None:
-        """Load, run and commit, one batch after another, the resources for which nobody waits, until the process stops.
-        The statements are short and never two at a time, so that they leave the database and this process to others."""
-        while not self._stopping:
-            may = self._host.may_act() and not self._seen.are_many
-            entries = self.agenda.load(_MASS, mass=True, now=self._clock.monotonic()) if may else ()
-            if entries:
-                finished: list[Ended[R]] = []
-                await self._run_batch(entries, finished)
-                self._to_commit.ring()  # for the wakes of runs that had nothing to write
+                finished = await self._run_batch(entries)
+                if self._seen:  # the wakes of runs that had nothing to write
+                    self._to_commit.ring()
                 await self._commit_together(finished)
             else:
                 await self._to_load.wait()
 
-    async def _run_batch(self, entries: Sequence[AgendaEntry[R]], finished: list[Ended[R]]) -> None:
-        """Run each resource one time over a fresh snapshot. Adds runs that have something to write to `finished`."""
+    async def _run_batch(self, entries: Sequence[AgendaEntry[R]]) -> list[Ended[R]]:
+        """Run each resource one time over a fresh snapshot. Returns the runs that have something to write."""
         loaded = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("load.failed", kind=self.kind, rows=len(entries), error=error)
@@ -275,7 +265,7 @@ class Loop(Generic[R, S, W, V]):
             await anyio.sleep(_PAUSE)
             self.agenda.not_loaded(entries)
             self._to_load.ring()
-            return
+            return []
         at = self._clock.monotonic()
         if loaded.is_partial:
             self.agenda.partly_loaded(entries)
@@ -285,12 +275,14 @@ class Loop(Generic[R, S, W, V]):
             # The wait is never negative, even if the clock was set back.
             waited = [max(0.0, (self._now() - at).total_seconds()) for at in loaded.woken_at.values()]
             self._host.sink.waited(self.kind, waited)
+        finished: list[Ended[R]] = []
         planned: list[Acting[R, S, W, V]] = []
         async for entry in sliced(entries):
             if self._take_in(entry, loaded, at) and (run := self._run_fresh(entry, loaded, at, planned)):
                 self._hand_over(entry, run, finished)
         if planned or self.steps.slots.waiting:
             self.steps.begin(entries, planned)
+        return finished
 
     def _take_in(self, entry: AgendaEntry[R], loaded: Loaded[R], now: float) -> bool:
         """Record the result of the load for one resource. Returns whether to run the resource."""
@@ -377,7 +369,8 @@ class Loop(Generic[R, S, W, V]):
         self._host.sink.ran(self.kind, {"update": (seconds,)})
 
     async def _commit(self) -> NoReturn:
-        """Commit finished runs together, until cancelled."""
+        """Commit the outcomes of steps together, and delete the wakes of runs that had nothing to write, until
+        cancelled."""
         many = self._host.config.batch
         while True:
             if self._finished:
