@@ -123,7 +123,6 @@ WAYS: Mapping[str, Way] = {
         begins={
             "Listener._hear": _any,
             "Loop._load": _of_nodes,
-            "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
         limit=80,
