@@ -24,8 +24,8 @@ from bench.ground import PATIENCE, Ground
 from farrier.io.connections import pool
 from farrier.model.node.layers import NodeStatus
 
-# The client sends these intents one after another without a pause for some seconds, as job queues are measured. With
-# pauses, the figures (and the yardstick) would include the time that an idle CPU needs to wake up.
+# The client sends these intents one after another without a pause for some seconds. With pauses, the figures (and the
+# yardstick) would include the time that an idle CPU needs to wake up.
 _INTENTS = 2000
 _ANSWER_SECONDS = 10
 
