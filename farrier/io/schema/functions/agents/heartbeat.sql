@@ -7,10 +7,12 @@ DECLARE
     target bigint := find_node(node);
     fault text := health_fault(health);
     was node_agents;
+    quiet boolean;
 BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.* INTO was FROM node_agents a WHERE a.node_id = target FOR NO KEY UPDATE;
     PERFORM refuse_held(target);
     PERFORM check_agent_key(node, was.key_hash, agent_key);
-    PERFORM record_beat(was, health);
+    quiet := record_beat(was, health);
+    INSERT INTO wakes (kind, resource, quiet) SELECT 'node', target, quiet WHERE quiet IS NOT NULL;
 END $$;

@@ -1,12 +1,13 @@
 -- Records a heartbeat with one UPDATE of one row, and the node's conditions if the report changed. `was` is the agent's row,
--- which the caller has locked; `boot` is null for an agent that called heartbeat itself. Enqueues the node only for a report
--- that may change a decision: the first report, a report with another health, except if only the messages of its alerts differ, a report
--- after a silence longer than offline_after, and each of the first ssh_seed_limit consecutive reports of a failed SSH seed, because
--- the handler counts these. The wake notifies the loop at once only if an agent that is heard reports a change, and not if among_many: after a power cut,
--- thousands of agents report for the first time or after a silence, and the next poll finds them together. FR400 for a report that is
--- nested too deeply. Called by heartbeat and take_beats.
+-- which the caller has locked; `boot` is null for an agent that called heartbeat itself. The caller enqueues the node only
+-- for a report that may change a decision: the first report, a report with another health, except if only the messages of its alerts
+-- differ, a report after a silence longer than offline_after, and each of the first ssh_seed_limit consecutive reports of a failed SSH
+-- seed, because the handler counts these. For such a report, returns whether the wake is quiet; otherwise null. A wake notifies the
+-- loop at once only if an agent that is heard reports a change, and not if among_many: after a power cut, thousands of agents report for
+-- the first time or after a silence, and the next poll finds them together. FR400 for a report that is nested too deeply. Called by
+-- heartbeat and take_beat.
 CREATE OR REPLACE FUNCTION farrier.record_beat(was farrier.node_agents, health jsonb, boot uuid DEFAULT NULL, version text DEFAULT NULL,
-    among_many boolean DEFAULT false) RETURNS void
+    among_many boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     changed boolean := was.health IS DISTINCT FROM health;
@@ -30,6 +31,7 @@ BEGIN
         turns := note_health(was.node_id, health) OR turns;
     END IF;
     IF turns OR NOT heard OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit) THEN
-        INSERT INTO wakes (kind, resource, quiet) VALUES ('node', was.node_id, among_many OR NOT heard);
+        RETURN among_many OR NOT heard;
     END IF;
+    RETURN NULL;
 END $$;

@@ -1,6 +1,8 @@
--- Records one heartbeat of an agent whose row the caller has locked, and returns its verdict, as take_beats does. Waits for no
--- other transaction: a commit that changes the node's conditions at this moment makes the verdict locked. Called by take_beats.
-CREATE OR REPLACE FUNCTION farrier.take_beat(of_node bigint, health jsonb, boot uuid, version text, among_many boolean, OUT verdict text, OUT reason text)
+-- Records one heartbeat of an agent whose row the caller has locked. Returns its verdict, as take_beats does, and whether its wake is
+-- quiet, as record_beat does. Waits for no other transaction: a commit that changes the node's conditions at this moment makes the
+-- verdict locked. Called by take_beats.
+CREATE OR REPLACE FUNCTION farrier.take_beat(of_node bigint, health jsonb, boot uuid, version text, among_many boolean,
+    OUT verdict text, OUT reason text, OUT quiet boolean)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     was node_agents := (SELECT a FROM node_agents a WHERE a.node_id = of_node);
@@ -18,6 +20,6 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    PERFORM record_beat(was, health, boot, version, among_many);
+    quiet := record_beat(was, health, boot, version, among_many);
     verdict := 'taken';
 END $$;

@@ -14,6 +14,9 @@ DECLARE
     -- so ten are 200/s, and so many notifications cost the loop and PostgreSQL twice as much (decision 0004).
     few constant integer := 10;
     beat record;
+    quiet boolean;
+    woken bigint[];
+    woken_quietly bigint[];
     restored boolean := is_restored();
     offline_after interval := (read_settings()).offline_after;
     pause integer := greatest(1, least(30, extract(epoch FROM offline_after) / 4));
@@ -66,8 +69,14 @@ BEGIN
         ELSIF beat.plain THEN
             verdict := 'taken';
         ELSE
-            SELECT t.verdict, t.reason INTO verdict, reason FROM take_beat(beat.agent, beat.health, beat.boot, beat.version, beat.among_many) t;
+            SELECT t.verdict, t.reason, t.quiet INTO verdict, reason, quiet
+              FROM take_beat(beat.agent, beat.health, beat.boot, beat.version, beat.among_many) t;
+            IF quiet THEN woken_quietly := woken_quietly || beat.agent; ELSIF NOT quiet THEN woken := woken || beat.agent; END IF;
         END IF;
         RETURN NEXT;
     END LOOP;
+    IF woken IS NOT NULL OR woken_quietly IS NOT NULL THEN
+        INSERT INTO wakes (kind, resource, quiet)
+        SELECT 'node', n, false FROM unnest(woken) n UNION ALL SELECT 'node', n, true FROM unnest(woken_quietly) n;
+    END IF;
 END $$;

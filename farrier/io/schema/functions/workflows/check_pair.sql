@@ -7,15 +7,17 @@ CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, e
 DECLARE
     pair record;
 BEGIN
-    SELECT n.id, n.status, n.live_workflow_kind, n.live_workflow_id, live.* INTO pair
-      FROM farrier.nodes n, LATERAL (
-           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status
-             FROM farrier.node_workflows w WHERE w.node_id = n.id AND w.ended_at IS NULL) live
+    SELECT n.id, n.status, n.live_workflow_kind, n.live_workflow_id, o.id IS NOT NULL AND d.id IS NOT NULL AS has_two,
+           CASE WHEN o.id IS NOT NULL THEN 'onboarding' WHEN d.id IS NOT NULL THEN 'decommission' END AS kind,
+           coalesce(o.id, d.id) AS workflow_id, coalesce(o.status, d.status) AS workflow_status INTO pair
+      FROM farrier.nodes n
+      LEFT JOIN farrier.node_onboardings o ON o.node_id = n.id AND o.ended_at IS NULL
+      LEFT JOIN farrier.node_decommissions d ON d.node_id = n.id AND d.ended_at IS NULL
      WHERE n.id = check_pair.node_id;
-    IF pair.how_many > 1 THEN
+    IF pair.has_two THEN
         RAISE EXCEPTION 'node % has both a live onboarding and a live decommission', pair.id USING ERRCODE = 'FR409';
     END IF;
-    IF (pair.live_workflow_kind, pair.live_workflow_id) IS DISTINCT FROM (pair.kind, pair.workflow_id) THEN
+    IF pair.live_workflow_kind IS DISTINCT FROM pair.kind OR pair.live_workflow_id IS DISTINCT FROM pair.workflow_id THEN
         RAISE EXCEPTION 'node % refers to % % as its live workflow, but % % is live', pair.id,
             coalesce(pair.live_workflow_kind, 'none'), pair.live_workflow_id, coalesce(pair.kind, 'none'), pair.workflow_id
             USING ERRCODE = 'FR409';

@@ -12,7 +12,7 @@ BEGIN
            n.id, live.id,
            (SELECT row_to_json(r) FROM (
                 SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r),
-           farrier.region_outages(n.site),
+           CASE WHEN n.site IS NULL THEN '[]' ELSE farrier.region_outages(n.site) END,
            CASE WHEN live.kind = 'onboarding' THEN n.labels END,
            CASE WHEN live.kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
              THEN farrier.networks_of(n.id, n.name) END,
