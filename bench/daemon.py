@@ -78,7 +78,9 @@ async def process(command: Sequence[str], dsn: str, settings: Mapping[str, str])
     process is stopped."""
     environment = {**os.environ, "FARRIER_DATABASE_DSN": dsn, **settings}
     line = [sys.executable, "-m", *command]
-    async with await anyio.open_process(line, stdin=None, stdout=None, env=environment) as process:
+    # A session of its own, as systemd gives each service a group of its own: Linux shares processors out among them.
+    opened = anyio.open_process(line, stdin=None, stdout=None, env=environment, start_new_session=True)
+    async with await opened as process:
         assert process.stderr is not None, "it is a pipe by default"
         try:
             with anyio.fail_after(_PATIENCE_SECONDS):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from farrier_agent import VERSION
 from farrier_agent.host import AgentError, Config, Host
 
-_TIMEOUT = 20.0  # seconds for each read and write; a door answers within a second, or with 503
+_TIMEOUT = 20.0  # seconds for each read and write; a door answers within ten, or with 503
 _LARGEST_ANSWER = 64 * 1024  # bytes; what is longer is cut off, and so is not JSON
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds; ten thousand agents of a door that was down return within a minute
 _CLOCK = "if it is valid, correct the clock of this machine, or the ca in config.json"

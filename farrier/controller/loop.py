@@ -44,7 +44,9 @@ _log = structlog.stdlib.get_logger(__name__)
 _SLICE = 36  # how many handlers one slice of the sweep calls at most, so that it hardly ever puts entries back
 _PUBLISHED = 8  # how many runs are published together, because a publication has a fixed cost
 _MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
-_MASS = 64  # how many resources for which nobody waits are loaded together: some 20 ms of work for the database
+# How many resources for which nobody waits are loaded together: some 20 ms of work for the database. For some seconds
+# after a wake, fewer, because other resources may be woken then, and one would wait for all of that work.
+_MASS, _MASS_BESIDE_OTHERS, _OTHERS_FOLLOW = 64, 16, 2.0
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 # The work on a wake has some ten parts, and each could wait for a slice. So for _WAKE seconds after a wake, the sweep
@@ -241,8 +243,8 @@ class Loop(Generic[R, S, W, V]):
         """Load, run and commit resources, one batch after another, until the process stops. With `mass`, take those for
         which nobody waits, in statements that are short and never two at a time, so that they leave the database and
         this process to others."""
-        most = _MASS if mass else self._host.config.batch
         while not self._stopping:
+            most = self._most_in_mass() if mass else self._host.config.batch
             # While the process may not act, nothing is loaded. A later sweep rings the bell.
             may = self._host.may_act() and not (mass and self._seen.are_many)
             entries = self.agenda.load(most, mass=mass, now=self._clock.monotonic()) if may else ()
@@ -253,6 +255,10 @@ class Loop(Generic[R, S, W, V]):
                 await self._commit_together(finished)
             else:
                 await self._to_load.wait()
+
+    def _most_in_mass(self) -> int:
+        was_woken = self._clock.monotonic() - self._woken_at < _OTHERS_FOLLOW
+        return _MASS_BESIDE_OTHERS if was_woken else _MASS
 
     async def _run_batch(self, entries: Sequence[AgendaEntry[R]]) -> list[Ended[R]]:
         """Run each resource one time over a fresh snapshot. Returns the runs that have something to write."""

@@ -126,3 +126,9 @@ async def test_each_server_leaves_the_processors_to_the_controller(daemon: Farri
     nice = {kind: os.getpriority(os.PRIO_PROCESS, begun(daemon, kind)[0]["pid"]) for kind in DoorKind}
     of_the_controller = os.getpriority(os.PRIO_PROCESS, 0)  # inherited from this process
     assert nice == dict.fromkeys(DoorKind, min(19, of_the_controller + 10))
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="Linux shares no processors out among sessions")
+def test_so_does_the_session_of_each_server(daemon: Farrier) -> None:
+    of_sessions = {Path(f"/proc/{begun(daemon, kind)[0]['pid']}/autogroup").read_text() for kind in DoorKind}
+    assert {of_session.partition("nice ")[2] for of_session in of_sessions} == {"10\n"}

@@ -8,6 +8,7 @@ locked is tried alone afterwards, and delays no other.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +16,7 @@ from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
 import anyio
+import msgspec
 import structlog
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
@@ -25,12 +27,15 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # An agent does not notice this delay, and a statement costs as much as ten more heartbeats in it.
 COLLECT_SECONDS = 0.1
-# Five enrolments in a statement cost as little each as twenty, and a reaction waits less for a short statement.
+# Seven enrolments in a statement cost as little each as twenty, and a reaction waits less for a short statement.
 _COLLECT_ENROLMENTS = 0.03
+_MOST_ENROLMENTS = 7
+# Enrolments a second. After a power cut, the controller reacts to others the sooner the more even they are, and ten
+# thousand machines enrol within a minute. An agent waits 20 s for its answer, so more than these wait in vain.
+_ENROLMENTS_A_SECOND = 175.0
+_MOST_ENROLMENTS_WAITING = 1750
 # A statement with more heartbeats would hold the rows of agents for longer than a commit waits for a lock.
 MOST_IN_A_BATCH = 250
-# Each enrolment is a subtransaction. While a transaction has more than 64, PostgreSQL's other sessions look them up.
-_MOST_ENROLMENTS = 50
 # Heartbeats of two seconds of a fleet of 100,000 nodes. Further ones are refused, and their agents try again.
 MOST_WAITING = 8192
 # Batches that the database works on at the same time: one, and the next.
@@ -76,6 +81,19 @@ class _WaitingRequest(Generic[Q, A]):
             self.answer.set_result(answer)
 
 
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How the requests of one kind are sent."""
+
+    collect_seconds: float
+    most: int
+    """How many requests one batch has at most."""
+    most_waiting: int
+    at_once: int
+    """How many batches are sent at the same time."""
+    a_second: float = math.inf
+    """How many requests are sent in each second."""
+
+
 class Collected(Generic[Q, A]):
     """The requests of one kind."""
 
@@ -83,28 +101,23 @@ class Collected(Generic[Q, A]):
         self,
         send: SendBatch[Q, A],
         agent: Callable[[Q], str],
-        *,
-        collect_seconds: float,
-        most: int,
-        at_once: int,
+        pace: Pace,
         patient: anyio.Semaphore,
     ) -> None:
-        """`agent` identifies the agent of a request, `at_once` is how many batches are sent at the same time, and
-        `patient` limits how many requests wait for locks."""
+        """`agent` identifies the agent of a request, and `patient` limits how many requests wait for locks."""
         self._call = send
         self._agent = agent
-        self._collect_seconds = collect_seconds
-        self._most = most
+        self._pace = pace
         self._waiting: deque[_WaitingRequest[Q, A]] = deque()
         self._alone = 0
         self._some = anyio.Event()
-        self._batches = anyio.Semaphore(at_once)
+        self._batches = anyio.Semaphore(pace.at_once)
         self._patient = patient
         self._runs = False
 
     async def add(self, request: Q) -> A:
         """Send a request with others. Raises `Overloaded`, `DatabaseUnreachable` and `RefusedByModel`."""
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= self._pace.most_waiting:
             raise Overloaded
         if not self._runs:
             raise DatabaseUnreachable("the configured server", "this server is starting or stopping")
@@ -116,14 +129,18 @@ class Collected(Generic[Q, A]):
     async def run(self) -> None:
         """Send the collected requests until cancelled. Those that wait then get an error."""
         self._runs = True
+        due = 0.0
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
                     await self._some.wait()
-                    await anyio.sleep(self._collect_seconds)
+                    await anyio.sleep(self._pace.collect_seconds)
                     while self._waiting:
                         await self._batches.acquire()
-                        tasks.start_soon(self._send, self._next(), tasks)
+                        batch = self._next()
+                        tasks.start_soon(self._send, batch, tasks)
+                        due = max(due + len(batch) / self._pace.a_second, anyio.current_time())
+                        await anyio.sleep_until(due)
                     self._some = anyio.Event()
         finally:
             self._runs = False
@@ -134,7 +151,7 @@ class Collected(Generic[Q, A]):
         """Take the next batch. An agent has one request in a batch; a further one goes into the next."""
         taken: dict[str, _WaitingRequest[Q, A]] = {}
         later: list[_WaitingRequest[Q, A]] = []
-        while self._waiting and len(taken) < self._most:
+        while self._waiting and len(taken) < self._pace.most:
             slot = self._waiting.popleft()
             agent = self._agent(slot.request)
             if agent in taken:
@@ -203,14 +220,20 @@ class Batches:
     ) -> None:
         collected = partial(Collected, patient=anyio.Semaphore(_ALONE))
         self.beats: Collected[Beat, BeatAnswer] = collected(
-            calls.beat, attrgetter("key"), collect_seconds=collect_seconds, most=most_in_a_batch, at_once=_BATCHES
+            calls.beat,
+            attrgetter("key"),
+            Pace(collect_seconds=collect_seconds, most=most_in_a_batch, most_waiting=MOST_WAITING, at_once=_BATCHES),
         )
         self.enrolments: Collected[Enrolment, Enrolling] = collected(
             calls.enroll,
             attrgetter("token"),
-            collect_seconds=min(collect_seconds, _COLLECT_ENROLMENTS),
-            most=min(most_in_a_batch, _MOST_ENROLMENTS),
-            at_once=1,
+            Pace(
+                collect_seconds=min(collect_seconds, _COLLECT_ENROLMENTS),
+                most=min(most_in_a_batch, _MOST_ENROLMENTS),
+                most_waiting=_MOST_ENROLMENTS_WAITING,
+                at_once=1,
+                a_second=_ENROLMENTS_A_SECOND,
+            ),
         )
 
     async def run(self) -> None:
