@@ -1,6 +1,6 @@
 """A stand-in for a server for agents: it responds to every request at once, over TLS, and does nothing else. It takes
-the arguments and the settings of `farrier serve --agents`, and keeps connections as this does, so that the machines
-cost the same with both.
+the arguments and the settings of `farrier serve --agents`, keeps connections as this does, so that the machines
+cost the same with both, and gives way as this does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 import uvloop
 
 from bench import agent_calls
+from farrier.process import give_way
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -44,4 +45,5 @@ async def _main() -> None:
 
 
 if __name__ == "__main__":
+    give_way()
     uvloop.run(_main())

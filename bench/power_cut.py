@@ -65,7 +65,7 @@ async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, node
     storm = (behind() - worked) / active - at_rest
     door = (server.process.cpu_seconds() - served) / active
     command = [sys.executable, "-m", "bench.busy", str(storm), str(nodes / active), ground.dsn]
-    process = await anyio.open_process(command, stdin=None, stdout=None, stderr=None)
+    process = await anyio.open_process(command, stdin=None, stdout=None, stderr=None, start_new_session=True)
     async with process, over_tls(ground, ("bench.answerer",)) as stand_in:
         _, floor = await _beside_machines(ground, stand_in, tokens, untouched)
         process.terminate()

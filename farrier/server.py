@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import anyio
 import structlog
@@ -40,13 +38,6 @@ _ASK_EVERY = 2.0
 _SILENCE = 5.0
 # How often, in seconds, the server compares its status line with its state.
 _LOOK_EVERY = 0.5
-# The controller beside a server, and its database, come first: a server under attack must not delay them. With this
-# nice value, a process gets a ninth of the processor time of one with the value 0, if both want all of it. Where Linux
-# shares processors out among sessions, a nice value counts only in its session, and the session has one, too.
-_NICE = 10
-_SESSION = Path("/proc/self/autogroup")
-# Ordinary users, together, may write such a file every tenth of a second.
-_WRITE_EVERY, _WRITES = 0.11, 4
 # Settings that a server reads again on SIGHUP.
 _RELOADED = frozenset({"log"})
 
@@ -188,24 +179,9 @@ def main(
     config: Config, kind: DoorKind, reload: Callable[[], Config], *, listener: socket.socket | None = None
 ) -> ExitCode:
     """Run the server in this process until a signal ends it. On SIGHUP, `reload` reads the settings again."""
-    _give_way()
+    process.give_way()
     structlog.contextvars.bind_contextvars(server=kind.value)
     return process.run(partial(_main, config, kind, reload, listener))
-
-
-def _give_way() -> None:
-    os.nice(_NICE)
-    if os.getsid(0) != os.getpid() or not _SESSION.exists():
-        return
-    for _ in range(_WRITES):
-        try:
-            _SESSION.write_text(str(_NICE))
-        except BlockingIOError:
-            time.sleep(_WRITE_EVERY)
-        except OSError:  # a sandbox forbids it
-            return
-        else:
-            return
 
 
 async def _main(
