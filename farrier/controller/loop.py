@@ -244,7 +244,8 @@ class Loop(Generic[R, S, W, V]):
         which nobody waits, in statements that are short and never two at a time, so that they leave the database and
         this process to others."""
         while not self._stopping:
-            most = self._most_in_mass() if mass else self._host.config.batch
+            was_woken = self._clock.monotonic() - self._woken_at < _OTHERS_FOLLOW
+            most = (_MASS_BESIDE_OTHERS if was_woken else _MASS) if mass else self._host.config.batch
             # While the process may not act, nothing is loaded. A later sweep rings the bell.
             may = self._host.may_act() and not (mass and self._seen.are_many)
             entries = self.agenda.load(most, mass=mass, now=self._clock.monotonic()) if may else ()
@@ -255,10 +256,6 @@ class Loop(Generic[R, S, W, V]):
                 await self._commit_together(finished)
             else:
                 await self._to_load.wait()
-
-    def _most_in_mass(self) -> int:
-        was_woken = self._clock.monotonic() - self._woken_at < _OTHERS_FOLLOW
-        return _MASS_BESIDE_OTHERS if was_woken else _MASS
 
     async def _run_batch(self, entries: Sequence[AgendaEntry[R]]) -> list[Ended[R]]:
         """Run each resource one time over a fresh snapshot. Returns the runs that have something to write."""
