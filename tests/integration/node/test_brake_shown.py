@@ -30,8 +30,9 @@ async def web(site: Site) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def silent(site: Site) -> list[Machine]:
-    """The nodes of a site, all of which are silent and held."""
+    """The nodes of a site, all of which are silent and held, in however many commits they would have left."""
     machines = await fleet(site, 6)
+    await site.conn.execute("UPDATE farrier.settings SET brake_share = 0, brake_at_least = 1")
     await later(site, 4 * MINUTE)
     return machines
 
