@@ -44,8 +44,8 @@ _log = structlog.stdlib.get_logger(__name__)
 _SLICE = 36  # how many handlers one slice of the sweep calls at most, so that it hardly ever puts entries back
 _PUBLISHED = 8  # how many runs are published together, because a publication has a fixed cost
 _MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
-# How many resources for which nobody waits are loaded together: some 20 ms of work for the database. For some seconds
-# after a wake, fewer, because other resources may be woken then, and one would wait for all of that work.
+# How many resources for which nobody waits are loaded together: some 20 ms of work for the database. For _OTHERS_FOLLOW
+# seconds after a wake, a pass loads fewer, because the next resource that is woken would wait for all of that work.
 _MASS, _MASS_BESIDE_OTHERS, _OTHERS_FOLLOW = 64, 16, 2.0
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05

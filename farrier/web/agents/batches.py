@@ -31,7 +31,7 @@ COLLECT_SECONDS = 0.1
 _COLLECT_ENROLMENTS = 0.03
 _MOST_ENROLMENTS = 7
 # Enrolments a second. After a power cut, the controller reacts to others the sooner the more even they are, and ten
-# thousand machines enrol within a minute. An agent waits 20 s for its answer, so more than these wait in vain.
+# thousand machines enrol within a minute. An agent waits 20 s for its answer, so those of 10 s may wait.
 _ENROLMENTS_A_SECOND = 175.0
 _MOST_ENROLMENTS_WAITING = 1750
 # A statement with more heartbeats would hold the rows of agents for longer than a commit waits for a lock.
