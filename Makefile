@@ -15,8 +15,11 @@ PYTEST := $(BIN)/python -m pytest
 # The test of a real machine runs alone: beside other tests, the machine would boot for minutes.
 TESTS := $(PYTEST) --ignore=tests/architecture --ignore=tests/machine
 # A test that fails beside others (pytest's exit code 1) runs again alone, and that decides: on two cores, the programs of
-# several tests can keep each other waiting for longer than any of them is patient.
-AGAIN := { [ "$$?" = 1 ] && echo "the tests that failed run again, alone" && $(PYTEST) --last-failed --last-failed-no-failures=none; }
+# several tests can keep each other waiting for longer than any of them is patient. The options of xdist are those of
+# test-all: --dist=loadgroup appends a test's group to its id, so without it pytest would find no test that failed, and
+# run all.
+AGAIN := { [ "$$?" = 1 ] && echo "the tests that failed run again, alone" && \
+	$(PYTEST) --last-failed --last-failed-no-failures=none --numprocesses=1 --dist=loadgroup; }
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests, so the rewritten modules are cached.
 unexport PYTHONDONTWRITEBYTECODE

@@ -150,8 +150,13 @@ async def test_an_alert_names_a_stuck_node_until_it_moves(
             return await server.alert("FarrierResourceStuck") is None and await server.alert("FarrierStuck") is None
 
         await until(is_clear, patience=SLOW_COUNT + PATIENCE)
-        assert await server.alert("FarrierReplicaDown") is None
-        assert await server.alert("FarrierControllerDown") is None
+
+        # On a busy machine, a scrape may take more than its second, and then an alert is pending until the next one.
+        async def all_respond() -> bool:
+            down = [await server.alert(name) for name in ("FarrierReplicaDown", "FarrierControllerDown")]
+            return down == [None, None]
+
+        await until(all_respond)
 
 
 def test_prometheus_accepts_the_settings_that_the_pages_show(tmp_path: Path) -> None:
