@@ -94,7 +94,8 @@ async def door_on(
     pulse = Pulse()
     app = AgentsApp(PlainTextResponse("ok\n"), now=clock)
     calls = calls or PostgresAgentCalls(connections)
-    batches = app.open(calls, pulse, Batches(calls, collect_seconds=0.005))
+    # The clients are in this process, so a rest of the server would stop them, too.
+    batches = app.open(calls, pulse, Batches(calls, collect_seconds=0.005, sleep=lambda _: None))
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ import structlog
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict, Enrolling, Enrolment
 from farrier.protocols import AgentCalls
+from farrier.web.agents.rest import Rest
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -114,6 +116,11 @@ class Collected(Generic[Q, A]):
         self._batches = anyio.Semaphore(pace.at_once)
         self._patient = patient
         self._runs = False
+
+    @property
+    def some_wait(self) -> bool:
+        """Whether requests wait to be sent."""
+        return self._some.is_set()
 
     async def add(self, request: Q) -> A:
         """Send a request with others. Raises `Overloaded`, `DatabaseUnreachable` and `RefusedByModel`."""
@@ -216,8 +223,14 @@ class Batches:
     """The heartbeats and enrolments of one server."""
 
     def __init__(
-        self, calls: AgentCalls, *, collect_seconds: float = COLLECT_SECONDS, most_in_a_batch: int = MOST_IN_A_BATCH
+        self,
+        calls: AgentCalls,
+        *,
+        collect_seconds: float = COLLECT_SECONDS,
+        most_in_a_batch: int = MOST_IN_A_BATCH,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`sleep` stops the process for some seconds."""
         collected = partial(Collected, patient=anyio.Semaphore(_ALONE))
         self.beats: Collected[Beat, BeatAnswer] = collected(
             calls.beat,
@@ -235,6 +248,13 @@ class Batches:
                 a_second=_ENROLMENTS_A_SECOND,
             ),
         )
+        # Each batch of enrolments needs several turns of the event loop.
+        self._rest = Rest(lambda: self.enrolments.some_wait, sleep)
+
+    async def beat(self, beat: Beat) -> BeatAnswer:
+        """Send a heartbeat. See `Collected.add`."""
+        self._rest.after()
+        return await self.beats.add(beat)
 
     async def run(self) -> None:
         """Send what is collected until cancelled. Requests that wait then get an error."""

@@ -123,7 +123,7 @@ async def heartbeat(call: AgentCall[NoParameters, bodies.HeartbeatBody]) -> Resp
         facts=body.facts_digest,
         clock=body.clock,
     )
-    answer = await call.agents.batches.beats.add(beat)
+    answer = await call.agents.batches.beat(beat)
     if answer.verdict is not BeatVerdict.TAKEN:
         raise _refusal(answer)
     return _answer(answer.wait, answer.facts, answer.claim)

@@ -17,9 +17,9 @@ from typing_extensions import override
 from farrier import agent as shipped
 from farrier.io.calls.agents import PostgresAgentCalls
 from farrier.io.connections.pool import Pool
-from farrier.model.machine.agent import Enrolment
+from farrier.model.machine.agent import Beat, Enrolment
 from farrier.model.node.snapshot import TaskType
-from farrier.web.agents import batches
+from farrier.web.agents import batches, rest
 from farrier.web.agents.operations import OPERATIONS, document
 from tests.support import tokens
 from tests.support.clock import HandClock
@@ -344,6 +344,25 @@ async def test_a_locked_node_delays_no_other_at_two_servers_and_its_own_heartbea
             assert late == []
             await held.commit()
         assert late == [200, 200]
+
+
+async def test_a_heartbeat_does_not_hold_up_an_enrolment(site: Site, connections: Pool) -> None:
+    rests: list[float] = []
+    collected = batches.Batches(PostgresAgentCalls(connections), sleep=rests.append)
+    _, token = await registered(site)
+    enrolment = Enrolment(token=token, key_digest=sha256(token.encode()).hexdigest(), facts={})
+    heartbeat = Beat(key=enrolment.key_digest, boot=uuid4(), health={"ok": True})
+    async with anyio.create_task_group() as running:
+        running.start_soon(collected.run)
+        await anyio.wait_all_tasks_blocked()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collected.enrolments.add, enrolment)
+            tasks.start_soon(collected.beat, heartbeat)
+        assert rests == []
+        await anyio.wait_all_tasks_blocked()
+        await collected.beat(heartbeat)
+        assert rests == [rest.SECONDS]
+        running.cancel_scope.cancel()
 
 
 async def test_enrolments_of_a_moment_are_one_statement_and_a_locked_one_delays_no_other(
