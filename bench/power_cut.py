@@ -14,7 +14,7 @@ from secrets import token_hex
 
 import anyio
 
-from bench import daemon, postgres, reaction
+from bench import daemon, fleet, postgres, reaction
 from bench.door import OverTls, over_tls
 from bench.figures import Reading
 from bench.ground import Ground
@@ -28,7 +28,6 @@ _PATIENCE = 300.0
 _REGISTER = """
 SELECT farrier.register_node('late-' || $1 || '-' || substr(t, 5, 16), bootstrap_token => t) FROM unnest($2::text[]) t
 """
-# Nodes of earlier runs go offline meanwhile, since their machines are gone.
 _ARRIVED = "SELECT count(*) FROM farrier.nodes WHERE name LIKE 'late-' || $1 || '-%' AND status = 'active'"
 _UNTOUCHED = "SELECT id FROM farrier.nodes WHERE name NOT LIKE 'late-%' AND status = 'active' ORDER BY id"
 _COUNT = "SELECT count(*) FROM farrier.nodes"
@@ -42,6 +41,8 @@ async def power_cut(ground: Ground, nodes: int) -> Mapping[str, Reading]:
 
 
 async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, nodes: int) -> Mapping[str, Reading]:
+    # The machines of an earlier run are gone, and their nodes would leave service meanwhile.
+    await fleet.resound(ground)
     tokens = [bootstrap.token(token_hex(32)) for _ in range(nodes)]
     run = token_hex(4)
     await ground.pool.execute(_REGISTER, run, tokens, timeout=600)

@@ -13,7 +13,7 @@ class Unbatched(Batches):
     """Sends each heartbeat at once, in a statement of its own."""
 
     def __init__(self, calls: AgentCalls) -> None:
-        super().__init__(calls, collect_seconds=0.0, most_in_a_batch=1)
+        super().__init__(calls, collect_seconds=0.0, most_in_a_batch=1, sleep=lambda _: None)
 
 
 if __name__ == "__main__":
