@@ -42,8 +42,6 @@ SETTINGS = {
     # Enough for replicas, benchmarks and psql at the same time; an idle connection costs little.
     "max_connections": "200",
     "shared_buffers": "256MB",
-    # Wakes are inserted and deleted all the time: vacuum should remove dead rows before a poll has to skip many.
-    "autovacuum_naptime": "10s",
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
