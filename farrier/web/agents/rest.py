@@ -1,8 +1,8 @@
 """Lets heartbeats gather, so that a server that has little to do serves several each time it wakes.
 
-Between two heartbeats of a fleet, the processor does other work, and the first one after a wake costs twice as much as
-one that follows it. So a server that has received few heartbeats does nothing for a moment, and the next ones wait in
-their sockets; network cards limit their interrupts alike.
+Between two heartbeats of a fleet, the processor does other work, and the first one after a wake costs more than one
+that follows it. So a server that has received few heartbeats does nothing for a moment, and the next ones wait in their
+sockets; network cards limit their interrupts alike.
 """
 
 from __future__ import annotations
