@@ -1,9 +1,10 @@
 -- Returns whether this database is not the one that farrier.installation describes: a restored dump, a copy, or a database after
 -- pg_upgrade. A missing row counts as a restore. While this is true, no controller commits a run, and no agent or worker is served.
+-- Every commit asks, so it is not a function of SQL, which PostgreSQL before 18 plans in each call.
 CREATE OR REPLACE FUNCTION farrier.is_restored() RETURNS boolean
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+BEGIN
     RETURN NOT EXISTS (
-        SELECT FROM farrier.installation i
-         WHERE i.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c)
-           AND i.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-           AND i.relation = i.tableoid);
+        SELECT FROM installation i
+         WHERE (i.system_identifier, i.database) = (system_identifier(), database_oid()) AND i.relation = i.tableoid);
+END $$;
