@@ -44,13 +44,10 @@ async def summary(demo: Farrier) -> dict[str, object]:
 
 
 @pytest.mark.timeout(600)  # each demo ends by itself, after three minutes at the latest
-@pytest.mark.parametrize(("times", "speed"), [(1, "600"), pytest.param(2, "240", marks=pytest.mark.full)])
-async def test_every_node_becomes_active_every_bmc_manageable_and_no_process_stays(
-    tmp_path: Path, times: int, speed: str
-) -> None:
-    """If the demo runs twice on one directory, the second fleet joins the first."""
-    arguments = ("--nodes", "10", "--until-active", "--speed", speed, "--json")
-    for _ in range(times):
+async def test_every_node_becomes_active_every_bmc_manageable_and_no_process_stays(tmp_path: Path) -> None:
+    """The demo runs twice on one directory, and the second fleet joins the first."""
+    arguments = ("--nodes", "10", "--until-active", "--speed", "600", "--json")
+    for _ in range(2):
         async with farrier("demo", *arguments, "--dir", str(tmp_path)) as demo:
             await demo.is_over()
             assert await demo.ended() == 0, demo.logged

@@ -33,6 +33,6 @@ def test_no_order_of_five_hundred_breaks_a_promise() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("part", range(20))
-def test_no_order_of_twenty_thousand_breaks_a_promise(part: int) -> None:
+@pytest.mark.parametrize("part", range(10))
+def test_no_order_of_ten_thousand_breaks_a_promise(part: int) -> None:
     assert broken(range(part * 1_000, (part + 1) * 1_000)) == {}
