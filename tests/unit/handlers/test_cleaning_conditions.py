@@ -93,8 +93,10 @@ def test_a_node_whose_validation_was_cancelled_returns_only_by_a_release_with_a_
     given_up = ask(cleaning(D.VALIDATE_CLEAN_NODE, status), Action.CANCEL).node
     assert (given_up.status, given_up.failed_validation, given_up.not_scrubbed) == (N.RETIRED, True, False)
     assert ask(idle(given_up), Action.REACTIVATE).verdict == "rejected"
-    assert ask(idle(given_up), Action.RELEASE).verdict == "rejected"
-    assert ask(idle(given_up), Action.RELEASE, key=UNVALIDATED).verdict == "rejected"
+    advice = f"submit release with key: {UNVALIDATED} and a reason"
+    for params in ({}, {"key": UNVALIDATED}):
+        refused = ask(idle(given_up), Action.RELEASE, **params)
+        assert refused.verdict == "rejected" and advice in refused.reason
     released = ask(idle(given_up), Action.RELEASE, key=UNVALIDATED, reason="cleaned by hand").node
     assert (released.status, released.conditions) == (N.RETIRED, ())
     assert ask(released, Action.REACTIVATE).node.status is N.OFFLINE

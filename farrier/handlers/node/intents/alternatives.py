@@ -20,11 +20,13 @@ def ends(node: Node) -> tuple[Recommended, ...]:
 
 def releases(node: Node, now: datetime) -> tuple[Recommended, ...]:
     """Return the intents that lift what keeps the node out of service."""
-    return tuple(
-        Recommended(Action.RELEASE, {"key": each.name}, fill=() if each.source == Source.OPERATOR else ("reason",))
-        for each in conditions.quarantining(node.conditions)
-        if is_lifted(node, each, now)
-    )
+    return tuple(release_of(each) for each in conditions.quarantining(node.conditions) if is_lifted(node, each, now))
+
+
+def release_of(condition: Condition) -> Recommended:
+    """Return the intent that lifts the condition. What no operator stated is only lifted with a reason."""
+    because = () if condition.source == Source.OPERATOR else ("reason",)
+    return Recommended(Action.RELEASE, {"key": condition.name}, because)
 
 
 def is_lifted(node: Node, condition: Condition, now: datetime) -> bool:

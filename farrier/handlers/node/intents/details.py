@@ -48,10 +48,8 @@ def _used(node: Node, named: tuple[str, ...]) -> str | None:
     for name in named:
         if not DETAILS[name].free_when.fits(node.workflow):
             live = node.live
-            return (
-                f"{name} is used by {live.kind} {live.id} ({live.mode}, {live.status}) of this node; cancel it, or "
-                f"change {name} after it has ended"
-            )
+            used_by = f"{live.kind} {live.id} ({live.mode}, {live.status})"
+            return f"{name} is used by {used_by} of this node; change {name} after it has ended"
     return None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node.changes import unproven_health, with_fields, with_workflow
-from farrier.handlers.node.intents.alternatives import ends, is_lifted, releases
+from farrier.handlers.node.intents.alternatives import ends, is_lifted, release_of, releases
 from farrier.handlers.node.intents.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.maas import region
 from farrier.handlers.node.workflow import cleaning_conditions, compensating, proof
@@ -101,21 +101,19 @@ def _chosen(node: Node, params: p.ReleaseParams, now: datetime) -> Condition | R
         if len(holds) == 1:
             return holds[0]
         if holds:
-            several = conditions.names(holds)
-            return Reject(
-                reason=f"release: {len(holds)} holds keep the node out of service; give the key of one: {several}"
-            )
+            told = f"release: {len(holds)} holds keep the node out of service"
+            return Reject(reason=told, instead=tuple(map(release_of, holds)))
         if liftable:
-            return Reject(
-                reason=f"release: no operator holds the node; to release {names}, give this name as key, and a reason"
-            )
+            told = f"release: no operator holds the node; these conditions can be released: {names}"
+            return Reject(reason=told, instead=tuple(map(release_of, liftable)))
         return Reject(reason="release: no hold and no condition keeps the node out of service")
     found = next((each for each in liftable if each.name == params.key), None)
     if found is None:
         expected = f"expected one of: {names}" if names else "nothing does"
         return Reject(reason=f"release: nothing named {params.key} keeps the node out of service; {expected}")
     if found.source != Source.OPERATOR and params.reason is None:
-        return Reject(reason=f"release: {found.name} is no operator's hold; give a reason to release it")
+        told = f"release: {found.name} is no operator's hold, and needs a reason"
+        return Reject(reason=told, instead=(release_of(found),))
     return found
 
 

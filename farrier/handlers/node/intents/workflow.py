@@ -62,11 +62,8 @@ def decommission(request: Request) -> Reply:
     assert isinstance(params, p.DecommissionParams), "the table of actions declares this type"
     if (why := proof.why_not_in_mode(request.node, request.config, params.mode)) is not None:
         return Reject(reason=f"decommission: {why}")
-    if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
-        return Reject(reason="decommission: mode reimage needs a machine in MAAS; this node has no MAAS ID")
-    if params.mode is DecommissionMode.REIMAGE and request.config.maas_of(request.node) is None:
-        site = request.node.site or "(none)"
-        return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
+    if (why := _without_maas(request, params.mode)) is not None:
+        return Reject(reason=f"decommission: {why}")
     if params.leave_on and params.mode is not DecommissionMode.FULL_DECOMMISSION:
         return Reject(
             reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
@@ -84,6 +81,17 @@ def decommission(request: Request) -> Reply:
         left = Recommended(Action.DECOMMISSION, {**request.intent.params, "leave_on": True}, when="if it may stay on")
         return Reject(reason=f"decommission: the machine would stay on: {stays}", instead=(left,))
     return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
+
+
+def _without_maas(request: Request, mode: DecommissionMode) -> str | None:
+    """Return why MAAS cannot release the machine in this mode; None if it can, or if the mode needs no release."""
+    node = request.node
+    if node.maas_id is None:
+        needed = mode is DecommissionMode.REIMAGE
+        return f"mode {mode} needs a machine in MAAS; this node has no MAAS ID" if needed else None
+    if mode in BY_REGION and request.config.maas_of(node) is None:
+        return f"mode {mode} needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
+    return None
 
 
 def _who_cleans(request: Request, mode: DecommissionMode) -> CleaningBy | None:

@@ -111,6 +111,21 @@ def test_a_reimage_is_refused_if_maas_cannot_install_the_machine(fields: dict[st
 
 
 @pytest.mark.parametrize(
+    ("fields", "verdict", "expected"),
+    [
+        ({"site": "nowhere"}, "rejected", "mode full_decommission needs MAAS, but site nowhere has no MAAS configured"),
+        ({"maas_id": None, "site": "nowhere"}, "accepted", ""),
+    ],
+)
+def test_only_a_machine_in_maas_needs_maas_for_a_full_decommission(
+    fields: dict[str, Any], verdict: str, expected: str
+) -> None:
+    node = in_maas(N.ACTIVE, agent=agent(), **fields)
+    answer = asked(node, Action.DECOMMISSION, mode="full_decommission", leave_on=True)
+    assert answer[0] == verdict and expected in answer[1]
+
+
+@pytest.mark.parametrize(
     ("state", "age", "verdict", "because"),
     [
         (MaasStatus.DEPLOYED, timedelta(0), "accepted", ""),

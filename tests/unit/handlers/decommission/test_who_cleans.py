@@ -27,9 +27,8 @@ REIMAGE, FULL = DecommissionMode.REIMAGE, DecommissionMode.FULL_DECOMMISSION
 RESET, STORAGE = DecommissionMode.SOFT_RESET, DecommissionMode.STORAGE_CLEANUP
 
 
-def handler(by: CleaningBy | None, *, has_maas: bool = True, erase: Erase | None = None) -> NodeHandler:
-    maas = SITE.maas if has_maas else None
-    site = replace(SITE, cleaning=CleaningSite(by=by), maas=maas, release=ReleaseSite(erase=erase))
+def handler(by: CleaningBy | None, *, erase: Erase | None = None) -> NodeHandler:
+    site = replace(SITE, cleaning=CleaningSite(by=by), release=ReleaseSite(erase=erase))
     return NodeHandler(NodeConfig(), sites={site.name: site})
 
 
@@ -74,7 +73,6 @@ def test_the_region_cleans_by_default_where_it_releases_the_machine(
 
 def test_the_region_does_not_clean_what_it_does_not_have() -> None:
     assert begun(handler(None), in_service(maas_id=None), FULL).options.cleaned_by is None
-    assert begun(handler(None, has_maas=False), in_service(), FULL).options.cleaned_by is None
 
 
 @pytest.mark.parametrize("mode", [REIMAGE, FULL])
