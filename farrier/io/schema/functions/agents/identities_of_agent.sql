@@ -1,8 +1,9 @@
 -- Returns the identities of the machine that an agent reports, {serial, uuid}, in the canonical form of identity_keys, without those that
 -- prove nothing. Called by enroll_agent, put_facts and
--- derive_identities.
+-- derive_identities. Not a function of SQL; see is_restored.
 CREATE OR REPLACE FUNCTION farrier.identities_of_agent(facts jsonb) RETURNS jsonb
-    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
-    SELECT coalesce(jsonb_object_agg(k.kind, CASE k.kind WHEN 'serial' THEN substr(k.value, 2) ELSE k.value END), '{}')
-      FROM identity_keys(left(facts ->> 'serial', 200), left(facts ->> 'uuid', 200), NULL, '[]') k;
-$$;
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
+BEGIN
+    RETURN (SELECT coalesce(jsonb_object_agg(k.kind, CASE k.kind WHEN 'serial' THEN substr(k.value, 2) ELSE k.value END), '{}')
+      FROM identity_keys(left(facts ->> 'serial', 200), left(facts ->> 'uuid', 200), NULL, '[]') k);
+END $$;
