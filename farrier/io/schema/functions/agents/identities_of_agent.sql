@@ -1,6 +1,6 @@
 -- Returns the identities of the machine that an agent reports, {serial, uuid}, in the canonical form of identity_keys, without those that
 -- prove nothing. Called by enroll_agent, put_facts and
--- derive_identities. Not a function of SQL; see is_restored.
+-- derive_identities. In PL/pgSQL for the reason given at is_restored.
 CREATE OR REPLACE FUNCTION farrier.identities_of_agent(facts jsonb) RETURNS jsonb
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,6 +1,6 @@
 -- Returns the last reading of a node's machine in MAAS for its snapshot (farrier.model.machine.observation); null without a reading. Readings
 -- from before the region's `since` are ignored. `ours` is null while the user of the region's key is unknown. The identity
--- of the machine stays out of the snapshot; only other_machine compares it. Not a function of SQL; see is_restored.
+-- of the machine stays out of the snapshot; only other_machine compares it. In PL/pgSQL for the reason given at is_restored.
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,6 +1,6 @@
 -- Returns the periods in which farrier could not read the region of a site, as JSON [{began_at, ended_at}]; the limits
 -- of stages exclude these periods. Covers the last hundred changes of state within a week, which is longer than any
--- stage waits. Not a function of SQL; see is_restored.
+-- stage waits. In PL/pgSQL for the reason given at is_restored.
 CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,7 +1,7 @@
 -- Returns whether this database is not the one that farrier.installation describes: a restored dump, a copy, or a database after
 -- pg_upgrade. A missing row counts as a restore. While this is true, no controller commits a run, and no agent or worker is served.
--- Every commit asks, so it is not a function of SQL: PostgreSQL before 18 plans such a function again in each statement that calls it,
--- unless it can be inlined.
+-- Every commit calls it, so its language is PL/pgSQL: before version 18, PostgreSQL plans a function in language SQL again in each
+-- statement that calls it, unless it can inline the function.
 CREATE OR REPLACE FUNCTION farrier.is_restored() RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
