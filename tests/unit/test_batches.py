@@ -29,7 +29,7 @@ async def test_requests_of_a_kind_with_a_rate_wait_for_their_time() -> None:
     assert sizes == [2, 2], "the third batch is due in two hours"
 
 
-async def test_a_request_is_refused_at_once_while_the_most_that_may_wait_do() -> None:
+async def test_a_request_is_refused_at_once_while_as_many_wait_as_may() -> None:
     refused: list[str] = []
 
     async def send(batch: Sequence[str], *, patient: bool = False) -> Sequence[str]:
@@ -49,7 +49,7 @@ async def test_a_request_is_refused_at_once_while_the_most_that_may_wait_do() ->
         for request in "abcde":
             tasks.start_soon(ask, request)
         await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(ask, "f")  # the first was sent, and left its place
+        tasks.start_soon(ask, "f")  # the first two were sent, and left their places
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     assert refused == ["d", "e"]

@@ -136,7 +136,7 @@ class Collected(Generic[Q, A]):
     async def run(self) -> None:
         """Send the collected requests until cancelled. Those that wait then get an error."""
         self._runs = True
-        due = 0.0
+        due = -math.inf
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
