@@ -104,7 +104,7 @@ def _chosen(node: Node, params: p.ReleaseParams, now: datetime) -> Condition | R
             told = f"release: {len(holds)} holds keep the node out of service"
             return Reject(reason=told, instead=tuple(map(release_of, holds)))
         if liftable:
-            told = f"release: no operator holds the node; these conditions can be released: {names}"
+            told = f"release: no operator holds the node; its other conditions have the keys {names}"
             return Reject(reason=told, instead=tuple(map(release_of, liftable)))
         return Reject(reason="release: no hold and no condition keeps the node out of service")
     found = next((each for each in liftable if each.name == params.key), None)
@@ -112,7 +112,7 @@ def _chosen(node: Node, params: p.ReleaseParams, now: datetime) -> Condition | R
         expected = f"expected one of: {names}" if names else "nothing does"
         return Reject(reason=f"release: nothing named {params.key} keeps the node out of service; {expected}")
     if found.source != Source.OPERATOR and params.reason is None:
-        told = f"release: {found.name} is no operator's hold, and needs a reason"
+        told = f"release: {found.name} is not an operator's hold, so its release needs a reason"
         return Reject(reason=told, instead=(release_of(found),))
     return found
 

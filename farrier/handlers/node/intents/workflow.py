@@ -15,6 +15,7 @@ from farrier.config.sites import LEAVES_DATA
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.changes import with_fields, with_note, with_workflow
 from farrier.handlers.node.decommission import by_bmc
+from farrier.handlers.node.intents.alternatives import ends
 from farrier.handlers.node.intents.reply import Accept, FinalReply, Reject, Reply, Request
 from farrier.handlers.node.workflow import cleaning_conditions, compensating, proof, tasks
 from farrier.handlers.node.workflow.failure import fallback, freeze
@@ -62,8 +63,8 @@ def decommission(request: Request) -> Reply:
     assert isinstance(params, p.DecommissionParams), "the table of actions declares this type"
     if (why := proof.why_not_in_mode(request.node, request.config, params.mode)) is not None:
         return Reject(reason=f"decommission: {why}")
-    if (why := _without_maas(request, params.mode)) is not None:
-        return Reject(reason=f"decommission: {why}")
+    if (refused := _without_maas(request, params.mode)) is not None:
+        return refused
     if params.leave_on and params.mode is not DecommissionMode.FULL_DECOMMISSION:
         return Reject(
             reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
@@ -83,14 +84,17 @@ def decommission(request: Request) -> Reply:
     return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
 
 
-def _without_maas(request: Request, mode: DecommissionMode) -> str | None:
-    """Return why MAAS cannot release the machine in this mode; None if it can, or if the mode needs no release."""
+def _without_maas(request: Request, mode: DecommissionMode) -> Reject | None:
+    """Refuse to begin a decommission for which MAAS has to release the machine, if MAAS cannot; otherwise return
+    None."""
     node = request.node
-    if node.maas_id is None:
-        needed = mode is DecommissionMode.REIMAGE
-        return f"mode {mode} needs a machine in MAAS; this node has no MAAS ID" if needed else None
-    if mode in BY_REGION and request.config.maas_of(node) is None:
-        return f"mode {mode} needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
+    if mode not in BY_REGION or isinstance(node.workflow, Decommission):
+        return None
+    if node.maas_id is not None and request.config.maas_of(node) is None:
+        lacking = f"decommission: mode {mode} needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
+        return Reject(reason=lacking, instead=ends(node) if mode is DecommissionMode.FULL_DECOMMISSION else ())
+    if node.maas_id is None and mode is DecommissionMode.REIMAGE:
+        return Reject(reason="decommission: mode reimage needs a machine in MAAS; this node has no MAAS ID")
     return None
 
 
