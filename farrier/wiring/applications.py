@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
@@ -28,7 +28,6 @@ from farrier.web.server.probes import Probes
 from farrier.web.server.site import WebApplication
 from farrier.web.server.tls import Certificate
 from farrier.wiring.storage import Database, backend, brief, connections
-from farrier.wiring.vocabulary import services
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -78,7 +77,7 @@ class _Pages:
         self._access = Access(loopback=is_loopback(http.host))
         self._use_tokens()
         _warn_without_token(http)
-        self._sink = RequestSink(services())
+        self._sink = RequestSink(_results(config.vault))
         names = (http.host, *http.names)
         self._site = WebApplication(
             self._sink.registry, unready_because=unready_because, names=names, access=self._access
@@ -123,7 +122,7 @@ class _Agents:
         self._database = config.database
         self.host, self.port = agents.host, agents.port
         self.certificate = _certificate(self.section, agents.tls_cert, agents.tls_key)
-        registry = RequestSink(services()).registry
+        registry = RequestSink({}).registry
         probes = Probes(registry, unready_because=unready_because, metrics_for_strangers=False)
         self._agents = AgentsApp(probes.app)
         self.app: ASGIApp = self._agents.app
@@ -141,6 +140,15 @@ class _Agents:
         async with connections(config, database.dsn, size=config.pool_max, timeouts=brief(config)) as pool:
             batches = self._agents.open(PostgresAgentCalls(pool), door)
             yield {"batches": batches.run}
+
+
+def _results(vault: settings.VaultConfig) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return the possible results of the requests of a server of pages, which reads secrets, by service."""
+    if not vault.address:
+        return {}
+    from farrier.wiring.results import of_vault  # which loads the HTTP client
+
+    return {"vault": of_vault()}
 
 
 def _certificate(section: str, cert: str, key: str) -> Certificate | None:

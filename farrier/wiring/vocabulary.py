@@ -7,8 +7,6 @@ of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -36,16 +34,11 @@ from farrier.model.partition.ufm import UfmError
 from farrier.model.views.census import Rules
 from farrier.services.bmc import failure as bmc_failure
 from farrier.services.bmc.exchange import BmcOperation
-from farrier.services.http.failures import Failures
 from farrier.services.maas import service
 from farrier.services.maas.requests import MaasOperation
 from farrier.services.ufm import service as ufm_service
 from farrier.services.ufm.requests import UfmOperation
-from farrier.services.vault.client import FAILURES as VAULT_FAILURES
-from farrier.services.vault.client import VaultOperation, VaultResult
-
-# The results of requests without a failure: a response arrived, or the run that sent the request ended.
-_NO_FAILURE = ("ok", "cancelled")
+from farrier.wiring.results import NO_FAILURE, of_http, of_vault
 
 _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
     *(errors.UndecodableState, errors.IllegalEdge, errors.HandlerTimeout, errors.HandlerGarbage),
@@ -94,23 +87,17 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
     nodes = msgspec.structs.replace(_kind_words(node_spec.SPEC), metrics=(_failures(),))
     words = {node_spec.SPEC.name: nodes, **{spec.name: _kind_words(spec) for spec in specs}}
     _check_names(words)
-    return Vocabulary(kinds=words, services=services())
+    return Vocabulary(kinds=words, services=_services())
 
 
-def services() -> dict[str, dict[str, tuple[str, ...]]]:
+def _services() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the possible results of each operation, by service."""
-    vault = _http(VAULT_FAILURES, VaultOperation)
-    vault[VaultOperation.READ] += (str(VaultResult.MISSING),)
     return {
-        "bmc": dict.fromkeys(map(str, BmcOperation), (*_NO_FAILURE, *map(str, bmc_failure.OF_A_REQUEST))),
-        "maas": _http(service.FAILURES, MaasOperation),
-        "ufm": _http(ufm_service.FAILURES, UfmOperation),
-        "vault": vault,
+        "bmc": dict.fromkeys(map(str, BmcOperation), (*NO_FAILURE, *map(str, bmc_failure.OF_A_REQUEST))),
+        "maas": of_http(service.FAILURES, MaasOperation),
+        "ufm": of_http(ufm_service.FAILURES, UfmOperation),
+        "vault": of_vault(),
     }
-
-
-def _http(failures: Failures[Any], operations: Iterable[StrEnum]) -> dict[str, tuple[str, ...]]:
-    return {str(each): (*_NO_FAILURE, *map(str, failures.possible(each))) for each in operations}
 
 
 def _check_names(words: Mapping[str, KindWords]) -> None:

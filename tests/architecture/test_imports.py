@@ -3,6 +3,8 @@ rule, response or stage in it imports another."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from graphlib import TopologicalSorter
@@ -83,3 +85,11 @@ def test_every_module_of_intents_is_in_the_table_of_responses() -> None:
     assert RESPONSES.keys() == set(Action)
     shared = {f"{NODE}.intents.{name}" for name in ("alternatives", "dispatch", "reply")}
     assert {module for module in MODULES if module.startswith(f"{NODE}.intents.")} - shared == ALIKE["responses"]
+
+
+def test_a_server_loads_no_client_of_other_services() -> None:
+    """Strangers reach a server. The less it loads, the less there is to attack, and the sooner it starts again."""
+    loads = "import sys, farrier.server, farrier.cli.service.process; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", loads], check=True, capture_output=True, text=True).stdout.split()
+    assert "starlette" in loaded
+    assert {"aiohttp", "httpx", "redfish"}.isdisjoint(loaded)

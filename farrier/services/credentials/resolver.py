@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import anyio.to_thread
 import structlog
@@ -30,7 +30,9 @@ from farrier.errors import CredentialError
 from farrier.model.credential import Credential, Scheme
 from farrier.services.credentials import files, forms
 from farrier.services.credentials.forms import SecretFormat, SecretSource
-from farrier.services.vault.client import Vault, open_vault
+
+if TYPE_CHECKING:
+    from farrier.services.vault.client import Vault
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -49,6 +51,9 @@ async def open_credentials(
     if not vault.address:
         yield local
         return
+    # The client loads the HTTP library, which a server without Vault never needs.
+    from farrier.services.vault.client import open_vault
+
     # The token is read before each request, so an agent that renews the file need not notify the daemon.
     token = partial(local.token, vault.token)
     async with open_vault(vault, token=token, clock=clock, observer=observer) as opened:
