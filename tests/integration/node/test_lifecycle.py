@@ -125,14 +125,15 @@ async def test_a_full_decommission_of_a_node_without_maas_id_skips_its_stages_in
     assert [s["stage"] for s in skipped] == [s for s in stages if s == "load_site_config" or "maas" in s]
 
 
-async def test_a_full_decommission_of_a_machine_in_maas_waits_for_an_operator_before_it_touches_it(site: Site) -> None:
+async def test_a_node_whose_machine_only_maas_could_release_is_drained_and_removed_instead(site: Site) -> None:
+    """The site of the node has no MAAS. The machine stays in MAAS as it is."""
     machine = await site.register(maas_id="abc123", bootstrap_token="token")
     await (await machine.enroll("token")).beat()
-    await machine.asked("decommission", mode="full_decommission")
-    for type_ in ("RELEASE_ALLOCATIONS", "DRAIN", "CLEANUP_STORAGE", "SCRUB_GPU", "VALIDATE_CLEAN"):
-        await machine.finish(TaskType[type_])
-    assert await machine.state() == ("retired", "failed_manual_intervention", "load_site_config")
-    await (await (await machine.asked("cancel")).asked("remove")).finish(TaskType.UNINSTALL)
+    refused = await machine.ask("decommission", mode="full_decommission")
+    assert refused.status == "rejected" and "no MAAS configured; submit drain" in str(refused.reason)
+    await (await machine.asked("drain")).finish(TaskType.DRAIN)
+    assert (await machine.state())[0] == "retired"
+    await (await machine.asked("remove")).finish(TaskType.UNINSTALL)
     assert (await machine.state())[0] == "deleted"
 
 
