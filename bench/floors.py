@@ -2,7 +2,7 @@
 
 It reads what the transition depends on. Then it holds the shards, compares versions, changes the node and what belongs
 to it, and records history and outcome. The guards of the tables are on. There is no handler: each node makes the next
-transition.
+transition. Module `bare_worker` reacts to intents in this way.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from bench import fleet, postgres
 from bench.ground import Ground
 
 _BATCH = 500
+AT_REST = '{"outcome": "do_nothing", "source": "bench"}'
 _FENCE = """
     WITH fence AS MATERIALIZED (
-        SELECT s.shard, s.epoch FROM farrier.shards s WHERE s.kind = 'node' ORDER BY s.shard FOR SHARE),
+        SELECT s.shard, s.epoch FROM farrier.shards s
+         WHERE s.kind = 'node' AND s.shard = ANY (ARRAY(SELECT farrier.shard_of(id) FROM unnest($1::bigint[]) id))
+         ORDER BY s.shard FOR SHARE),
     fit AS MATERIALIZED (
         SELECT n.id, n.status, n.management, n.status_entered_at
           FROM unnest($1::bigint[], $2::bigint[]) r (id, version)
@@ -58,9 +61,38 @@ def _moved_to(status: str) -> str:
 
 _MOVES: Mapping[str, str] = {
     _moved_to("offline"): '{"outcome": "wait", "reason": "no heartbeat", "source": "bench", "ends_by": "agent"}',
-    _moved_to("active"): '{"outcome": "do_nothing", "source": "bench"}',
+    _moved_to("active"): AT_REST,
 }
 
+# --- an intent is answered
+
+LOAD_ASKED = """
+    SELECT n.id, n.version, n.status, n.bmc, a.last_heartbeat_at, i.action, i.params, o.key, k.id AS wake
+      FROM unnest($1::bigint[]) r (id) CROSS JOIN LATERAL (SELECT * FROM farrier.nodes n WHERE n.id = r.id OFFSET 0) n
+      LEFT JOIN LATERAL (SELECT * FROM farrier.node_agents a WHERE a.node_id = n.id OFFSET 0) a ON true
+      LEFT JOIN LATERAL (
+           SELECT * FROM farrier.intents i WHERE i.node_id = n.id AND i.status = 'pending' OFFSET 0) i ON true
+      LEFT JOIN LATERAL (SELECT * FROM farrier.outcomes o WHERE o.kind = 'node' AND o.id = n.id OFFSET 0) o ON true
+      LEFT JOIN LATERAL (
+           SELECT * FROM farrier.wakes k WHERE k.kind = 'node' AND k.resource = n.id OFFSET 0) k ON true"""
+QUARANTINED = f"""{_FENCE}
+    answered AS (
+        UPDATE farrier.intents i SET status = 'accepted', reason = 'the node is in quarantine', answered_at = now()
+          FROM fit f WHERE i.node_id = f.id AND i.status = 'pending'),
+    seen AS (DELETE FROM farrier.wakes k USING fit f WHERE k.kind = 'node' AND k.resource = f.id),
+    held AS (
+        INSERT INTO farrier.node_conditions (node, source, id, target, message, requested, effect)
+        SELECT f.id, 'operator', 'benchmark', '', 'benchmark', 'quarantine', 'quarantine' FROM fit f),
+    moved AS (
+        UPDATE farrier.nodes n
+           SET version = n.version + 1, commit_id = gen_random_uuid(), status = 'quarantined', status_entered_at = now()
+          FROM fit f WHERE n.id = f.id
+        RETURNING n.id, n.version, f.status AS was, f.status_entered_at AS since),
+    ended AS (
+        INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key) SELECT 'node', m.id, now(), $3, 1 FROM moved m
+            ON CONFLICT (kind, id) DO UPDATE SET at = now(), outcome = $3, key = o.key + 1)
+    {_RECORDED} CROSS JOIN LATERAL (SELECT 'status', m.was, 'quarantined') h (layer, was, became)
+    RETURNING pg_notify('farrier_intent_answered', '')"""
 # --- the first four transitions of a new node
 
 _LOAD_NEW = """
@@ -163,12 +195,13 @@ async def _floor_us(
             await fleet.settle(ground)
             began = postgres.seconds(postmaster)
             for first in range(0, len(present), _BATCH):
-                await _transition(conn, load, commit, outcome, present[first : first + _BATCH])
+                await transition(conn, load, commit, outcome, present[first : first + _BATCH])
             spent += postgres.seconds(postmaster) - began
         await conn.execute("RESET enable_seqscan")
     return spent / len(commits) / len(present) * 1e6
 
 
-async def _transition(conn: Any, load: str, commit: str, outcome: str, ids: Sequence[int]) -> None:
+async def transition(conn: Any, load: str, commit: str, outcome: str, ids: Sequence[int]) -> None:
+    """Read these nodes, and commit the transition of each."""
     read: list[asyncpg.Record] = await conn.fetch(load, ids)
     await conn.fetch(commit, [row["id"] for row in read], [row["version"] for row in read], outcome)

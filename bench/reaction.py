@@ -3,13 +3,14 @@
 The daemon is a separate process; this process is the client. The client inserts an intent on one connection. On another
 connection it waits for the notification of the commit that answers the intent and changes the node. The time begins
 before the client sends the INSERT, and ends when the notification arrives. The time includes two round trips to the
-server and the work between them.
+server and the work between them. The floor is the same client beside a worker of two statements (`bare_worker`).
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -80,7 +81,23 @@ async def client(dsn: str) -> AsyncIterator[Client]:
 async def _through_daemon(ground: Ground, nodes: list[int]) -> list[float]:
     async with daemon.running(ground.dsn) as process, client(ground.dsn) as opened:
         await process.until_runs(await ground.pool.fetchval(_COUNT))
-        took = [await opened.ask(node) for node in nodes]
+        return await _asked(ground, opened, nodes)
+
+
+async def _through_bare_worker(ground: Ground, nodes: list[int]) -> list[float]:
+    command = [sys.executable, "-m", "bench.bare_worker", ground.dsn]
+    async with await anyio.open_process(command, stderr=None, start_new_session=True) as process:
+        assert process.stdout is not None, "it is a pipe by default"
+        try:
+            await process.stdout.receive()
+            async with client(ground.dsn) as opened:
+                return await _asked(ground, opened, nodes)
+        finally:
+            process.terminate()
+
+
+async def _asked(ground: Ground, opened: Client, nodes: list[int]) -> list[float]:
+    took = [await opened.ask(node) for node in nodes]
     moved = await ground.pool.fetchval(_MOVED, nodes, NodeStatus.QUARANTINED.value)
     assert moved == len(nodes), f"{moved} of {len(nodes)} nodes are quarantined: an answer came without its transition"
     return took
@@ -95,11 +112,12 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         before = await yardstick.beside(ground.dsn)
         took = percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _INTENTS))))
         machine = yardstick.between(before, await yardstick.beside(ground.dsn)).reaction_p50_ms
+        floor = percentiles(await _through_bare_worker(ground, list(itertools.islice(untouched, _INTENTS))))
         return {
             "of_yardstick": Reading(took["p50"] / machine),
             "p99_of_yardstick": Reading(took["p99"] / machine),
-            "p50": Reading(took["p50"]),
-            "p99": Reading(took["p99"]),
+            "p50": Reading(took["p50"], floor["p50"] / took["p50"]),
+            "p99": Reading(took["p99"], floor["p99"] / took["p99"]),
         }
 
     yield measure
