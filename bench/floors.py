@@ -66,20 +66,24 @@ _MOVES: Mapping[str, str] = {
 
 # --- an intent is answered
 
-LOAD_ASKED = """
-    SELECT n.id, n.version, n.status, n.bmc, a.last_heartbeat_at, i.action, i.params, o.key, k.id AS wake
+LOAD_WOKEN = """
+    SELECT n.id, n.version, n.status, n.bmc, a.enrolled_at, i.action, i.params, w.status AS workflow, w.stage, o.key,
+           k.id AS wake
       FROM unnest($1::bigint[]) r (id) CROSS JOIN LATERAL (SELECT * FROM farrier.nodes n WHERE n.id = r.id OFFSET 0) n
       LEFT JOIN LATERAL (SELECT * FROM farrier.node_agents a WHERE a.node_id = n.id OFFSET 0) a ON true
       LEFT JOIN LATERAL (
            SELECT * FROM farrier.intents i WHERE i.node_id = n.id AND i.status = 'pending' OFFSET 0) i ON true
+      LEFT JOIN LATERAL (
+           SELECT * FROM farrier.node_onboardings w WHERE w.node_id = n.id AND w.ended_at IS NULL OFFSET 0) w ON true
       LEFT JOIN LATERAL (SELECT * FROM farrier.outcomes o WHERE o.kind = 'node' AND o.id = n.id OFFSET 0) o ON true
       LEFT JOIN LATERAL (
            SELECT * FROM farrier.wakes k WHERE k.kind = 'node' AND k.resource = n.id OFFSET 0) k ON true"""
+_SEEN = """
+    seen AS (DELETE FROM farrier.wakes k USING fit f WHERE k.kind = 'node' AND k.resource = f.id),"""
 QUARANTINED = f"""{_FENCE}
     answered AS (
         UPDATE farrier.intents i SET status = 'accepted', reason = 'the node is in quarantine', answered_at = now()
-          FROM fit f WHERE i.node_id = f.id AND i.status = 'pending'),
-    seen AS (DELETE FROM farrier.wakes k USING fit f WHERE k.kind = 'node' AND k.resource = f.id),
+          FROM fit f WHERE i.node_id = f.id AND i.status = 'pending'),{_SEEN}
     held AS (
         INSERT INTO farrier.node_conditions (node, source, id, target, message, requested, effect)
         SELECT f.id, 'operator', 'benchmark', '', 'benchmark', 'quarantine', 'quarantine' FROM fit f),
@@ -93,26 +97,14 @@ QUARANTINED = f"""{_FENCE}
             ON CONFLICT (kind, id) DO UPDATE SET at = now(), outcome = $3, key = o.key + 1)
     {_RECORDED} CROSS JOIN LATERAL (SELECT 'status', m.was, 'quarantined') h (layer, was, became)
     RETURNING pg_notify('farrier_intent_answered', '')"""
+
 # --- the first four transitions of a new node
 
-_LOAD_NEW = """
-    SELECT n.id, n.version, n.status, n.bmc, a.enrolled_at, i.action, i.params, w.status AS workflow, w.stage, o.key,
-           k.id AS wake
-      FROM unnest($1::bigint[]) r (id) CROSS JOIN LATERAL (SELECT * FROM farrier.nodes n WHERE n.id = r.id OFFSET 0) n
-      LEFT JOIN LATERAL (SELECT * FROM farrier.node_agents a WHERE a.node_id = n.id OFFSET 0) a ON true
-      LEFT JOIN LATERAL (
-           SELECT * FROM farrier.intents i WHERE i.node_id = n.id AND i.status = 'pending' OFFSET 0) i ON true
-      LEFT JOIN LATERAL (
-           SELECT * FROM farrier.node_onboardings w WHERE w.node_id = n.id AND w.ended_at IS NULL OFFSET 0) w ON true
-      LEFT JOIN LATERAL (SELECT * FROM farrier.outcomes o WHERE o.kind = 'node' AND o.id = n.id OFFSET 0) o ON true
-      LEFT JOIN LATERAL (
-           SELECT * FROM farrier.wakes k WHERE k.kind = 'node' AND k.resource = n.id OFFSET 0) k ON true"""
 _ANSWERED = f"""{_FENCE}
     answered AS (
         UPDATE farrier.intents i SET status = 'accepted', reason = 'BMC details set', answered_at = now()
           FROM fit f WHERE i.node_id = f.id AND i.status = 'pending'
-        RETURNING i.node_id, i.params),
-    seen AS (DELETE FROM farrier.wakes k USING fit f WHERE k.kind = 'node' AND k.resource = f.id),
+        RETURNING i.node_id, i.params),{_SEEN}
     moved AS (
         UPDATE farrier.nodes n
            SET version = n.version + 1, commit_id = gen_random_uuid(), management = 'enroll',
@@ -180,7 +172,7 @@ async def of_lives(ground: Ground, postmaster: int, nodes: int) -> float:
     """Return the same for each of the first four transitions of this many new nodes."""
     await fleet.newborn(ground, nodes)
     present = [record[0] for record in await ground.pool.fetch(_NEW)]
-    floor = await _floor_us(ground, postmaster, _LOAD_NEW, _LIVES, present)
+    floor = await _floor_us(ground, postmaster, LOAD_WOKEN, _LIVES, present)
     assert await ground.pool.fetchval(_IN_SERVICE, present) == nodes, "each new node is in service"
     return floor
 

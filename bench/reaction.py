@@ -84,12 +84,14 @@ async def _through_daemon(ground: Ground, nodes: list[int]) -> list[float]:
         return await _asked(ground, opened, nodes)
 
 
-async def _through_bare_worker(ground: Ground, nodes: list[int]) -> list[float]:
+async def through_bare_worker(ground: Ground, nodes: list[int]) -> list[float]:
+    """Return the milliseconds of each reaction of the floor."""
     command = [sys.executable, "-m", "bench.bare_worker", ground.dsn]
     async with await anyio.open_process(command, stderr=None, start_new_session=True) as process:
         assert process.stdout is not None, "it is a pipe by default"
         try:
-            await process.stdout.receive()
+            with anyio.fail_after(PATIENCE.total_seconds()):
+                await process.stdout.receive()
             async with client(ground.dsn) as opened:
                 return await _asked(ground, opened, nodes)
         finally:
@@ -112,7 +114,7 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         before = await yardstick.beside(ground.dsn)
         took = percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _INTENTS))))
         machine = yardstick.between(before, await yardstick.beside(ground.dsn)).reaction_p50_ms
-        floor = percentiles(await _through_bare_worker(ground, list(itertools.islice(untouched, _INTENTS))))
+        floor = percentiles(await through_bare_worker(ground, list(itertools.islice(untouched, _INTENTS))))
         return {
             "of_yardstick": Reading(took["p50"] / machine),
             "p99_of_yardstick": Reading(took["p99"] / machine),

@@ -85,6 +85,14 @@ async def test_each_hold_is_released_by_its_own_key(site: Site) -> None:
     assert (await machine.state())[0] == "active"
 
 
+async def test_a_release_without_a_hold_recommends_the_release_of_each_condition(site: Site) -> None:
+    machine = await (await site.active()).beat("xid-79")
+    refused = await machine.ask("release")
+    assert (refused.status, await machine.conditions()) == ("rejected", {"agent/xid-79": "quarantine"})
+    assert "no operator holds the node, but conditions keep it out of service" in str(refused.reason)
+    assert "release with key: agent/xid-79" in str(refused.reason)
+
+
 async def test_an_alert_that_an_operator_released_stays_a_note_until_it_ends(site: Site) -> None:
     machine = await (await site.active()).beat("xid-79")
     assert (await machine.ask("release", key="agent/xid-79")).status == "rejected", "a reason is required"

@@ -104,7 +104,7 @@ def _chosen(node: Node, params: p.ReleaseParams, now: datetime) -> Condition | R
             told = f"release: {len(holds)} holds keep the node out of service"
             return Reject(reason=told, instead=tuple(map(release_of, holds)))
         if liftable:
-            told = f"release: conditions keep the node out of service, not a hold; give the key of one: {names}"
+            told = "release: no operator holds the node, but conditions keep it out of service"
             return Reject(reason=told, instead=tuple(map(release_of, liftable)))
         return Reject(reason="release: no hold and no condition keeps the node out of service")
     found = next((each for each in liftable if each.name == params.key), None)
