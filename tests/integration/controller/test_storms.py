@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import anyio
+import pytest
 from typing_extensions import override
 
+from farrier.controller import loop
 from farrier.model.loop.runs import CommitResult, Finished, Loaded
 from tests.support import toy
 from tests.support.loop import BRISK, QUIET, Shop, WidgetIO
@@ -93,3 +96,19 @@ async def test_a_request_is_answered_while_many_resources_for_which_nobody_waits
         io.gate.set()
         await shop.until_answered(600)
     assert (io.at_once, max(io.sizes)) == (1, 64)
+
+
+async def test_after_a_wake_fewer_resources_for_which_nobody_waits_are_committed_together(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_OTHERS_FOLLOW", math.inf)  # however slow the machine is
+    await shop.register(*range(1, 601))
+    io = Gated(shop)
+    async with shop.running(Scripted(), io=io, config=BRISK) as (controller, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() >= 600)
+        io.close()
+        io.gate.set()
+        controller.woken("widget", (600,))
+        await shop.pool.execute(IN_SILENCE)
+        await shop.until_answered(599)
+    assert max(io.sizes) == 16
