@@ -258,10 +258,8 @@ async def test_a_clock_that_is_not_set_back_mends_nothing(db: pg.Database, conn:
 
 async def outages(conn: Connection) -> list[tuple[Any, ...]]:
     """How long ago each outage ended, and how long it lasted."""
-    return [
-        tuple(row)
-        for row in await conn.fetch("SELECT farrier.now() - ended_at, ended_at - began_at FROM farrier.outages")
-    ]
+    ended = "SELECT farrier.now() - upper(t), upper(t) - lower(t) FROM farrier.outages CROSS JOIN unnest(times) t"
+    return [tuple(row) for row in await conn.fetch(ended)]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +271,7 @@ async def test_a_gap_between_pulses_is_an_outage(
 ) -> None:
     await db.freeze()
     await beat(db)
-    await conn.execute("DELETE FROM farrier.pulse_gaps")
+    await conn.execute("UPDATE farrier.pulse SET gaps = '{}'")
     await db.advance(gap, pulses=False)
     assert await outages(conn) == ([(timedelta(0), gap)] if is_outage else [])
     await beat(db)
@@ -303,11 +301,27 @@ async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_cond
 async def test_no_outage_ends_in_the_future_after_the_clock_is_set_back(db: pg.Database, conn: Connection) -> None:
     await db.freeze()
     await beat(db)
-    await conn.execute("DELETE FROM farrier.pulse_gaps")
+    await conn.execute("UPDATE farrier.pulse SET gaps = '{}'")
     await db.advance(BACK, pulses=False)
     await beat(db)
     await db.advance(-BACK)
     assert await beat(db) is not None
+    assert await outages(conn) == []
+
+
+async def test_at_most_a_hundred_outages_of_a_week_are_remembered(db: pg.Database, conn: Connection) -> None:
+    await db.freeze()
+    await beat(db)
+    await conn.execute("UPDATE farrier.pulse SET gaps = '{}'")
+    for _ in range(101):
+        await db.advance(timedelta(seconds=11), pulses=False)
+        await beat(db)
+        await db.advance(timedelta(seconds=2), pulses=False)
+        await beat(db)
+    ended = [ago for ago, _ in await outages(conn)]
+    assert sorted(ended) == [timedelta(seconds=2 + 13 * number) for number in range(100)]
+    await db.advance(timedelta(days=7))
+    await beat(db)
     assert await outages(conn) == []
 
 

@@ -19,9 +19,10 @@ IN_ONE_COMMIT = """
 """
 # A load drops outages in which nothing waited; the later ones end after the heartbeat of the test.
 OUTAGES = """
-    INSERT INTO farrier.pulse_gaps
-    SELECT pulse, farrier.now() - ago, farrier.now() - ago + interval '1 hour'
-      FROM unnest('{controllers,doors}'::text[]) pulse, unnest('{2 hours,59 minutes}'::interval[]) ago
+    UPDATE farrier.pulse SET gaps = (
+        SELECT range_agg(tstzrange(farrier.now() - ago, farrier.now() - ago + interval '1 hour'))
+          FROM unnest('{2 hours,59 minutes}'::interval[]) ago)
+     WHERE name <> 'agents'
 """
 
 

@@ -83,8 +83,8 @@ def hall(site: Site) -> Hall:
 async def outages(site: Site) -> list[tuple[Any, ...]]:
     """The gaps of doors and of agents, and how many minutes each lasted."""
     rows = await site.conn.fetch(
-        "SELECT pulse, extract(epoch FROM ended_at - began_at)::integer / 60 FROM farrier.outages"
-        " WHERE pulse <> 'controllers' ORDER BY 1, began_at"
+        "SELECT pulse, extract(epoch FROM upper(t) - lower(t))::integer / 60 FROM farrier.outages, unnest(times) t"
+        " WHERE pulse <> 'controllers' ORDER BY 1, t"
     )
     return [tuple(row) for row in rows]
 

@@ -59,7 +59,6 @@ OF_THE_LOOP = (
         "history_retention",
         "locks",
         "pulse",
-        "pulse_gaps",
         "mends",
         "installation",
         "restore_holds",

@@ -21,7 +21,7 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers, farrier.monitors, farrier.monitor_refusals,
-    farrier.pulse_gaps, farrier.outages, farrier.dead_doors, farrier.installation, farrier.departing, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows, farrier.workflow_clocks,
+    farrier.outages, farrier.dead_doors, farrier.installation, farrier.departing, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows, farrier.workflow_clocks,
     farrier.all_intents, farrier.node_inventory, farrier.node_quarantines, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;

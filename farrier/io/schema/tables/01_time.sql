@@ -2,21 +2,17 @@
 
 -- The pulses (farrier.model.loop.doors), one row for each.
 CREATE TABLE farrier.pulse (
-    name text        PRIMARY KEY,
-    at   timestamptz NOT NULL     -- the last beat, or the time until which the pulse was not needed; earlier than before only if the
-                                  -- clock was set back
+    name text           PRIMARY KEY,
+    at   timestamptz    NOT NULL,              -- the last beat, or the time until which the pulse was not needed; earlier than before
+                                               -- only if the clock was set back
+    gaps tstzmultirange NOT NULL DEFAULT '{}'  -- the times of the last week in which the pulse was lost, at most a hundred: each from the
+                                               -- last beat before it until the first beat after it, or until the last check if the
+                                               -- pulse is still lost. In such a time, agents may not have been able to report: the
+                                               -- database or all controllers were away, all doors were away, or the doors reached
+                                               -- no agent
 );
 
--- The times of the last week in which a pulse was lost, also one that is lost now. In such a time, agents may not have been able to
--- report: the database or all controllers were away, all doors were away, or the doors reached no agent.
-CREATE TABLE farrier.pulse_gaps (
-    pulse    text        NOT NULL,
-    began_at timestamptz NOT NULL,  -- the last beat before the gap
-    ended_at timestamptz NOT NULL,  -- the first beat after the gap; the last check if the pulse is still lost
-    PRIMARY KEY (pulse, began_at)
-);
-
-INSERT INTO farrier.pulse VALUES ('controllers', farrier.now()), ('doors', farrier.now()), ('agents', farrier.now());
+INSERT INTO farrier.pulse (name, at) VALUES ('controllers', farrier.now()), ('doors', farrier.now()), ('agents', farrier.now());
 
 -- Setbacks of the clock whose stored times are not mended yet. The mend goes through the tables in the order of farrier.mendable().
 CREATE TABLE farrier.mends (

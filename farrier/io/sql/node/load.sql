@@ -2,11 +2,6 @@
 -- it, by a function, because the executor prepares every part of a statement in each call. The snapshot of a node that lacks them has
 -- no fields for them: each field would cost time, and Node has defaults. Each OFFSET 0 keeps the planner from evaluating an expression
 -- once for each use. A lookup of one row precedes each aggregate that is mostly empty.
-WITH outages AS MATERIALIZED (
-    SELECT array_agg(o) AS every, max(o.ended_at) FILTER (WHERE o.pulse = 'controllers') AS of_controllers,
-           max(o.ended_at) FILTER (WHERE o.pulse <> 'controllers') AS of_doors
-      FROM farrier.outages o
-)
 SELECT n.id, farrier.now() AS now,
        CASE WHEN n.live_workflow_id IS NULL AND n.intents::text = '[]' AND n.gaps::text = '[]' AND n.unreachable::text = '[]'
                  AND n.braked = '{}' AND n.same_machine = '{}' AND n.paused IS NULL AND n.cleaned IS NULL AND NOT (n.deleting OR n.redeploying)
@@ -45,23 +40,13 @@ SELECT n.id, farrier.now() AS now,
            n.ever_onboarded, n.ever_active, n.deleting,
            CASE WHEN a.enrolled_at IS NOT NULL THEN json_build_object('enrolled_at', a.enrolled_at,
                 'last_heartbeat_at', a.last_heartbeat_at, 'health', a.health, 'ssh_seed_failures', a.ssh_seed_failures,
-                -- Few agents run on another machine. Where the values are written alike, nothing is compared.
-                'another', CASE WHEN (
-                    (lower(a.serial) <> lower(n.bmc ->> 'serial') OR lower(a.uuid) <> lower(n.bmc ->> 'uuid'))
-                    AND (SELECT NOT bool_or(a.identities ->> i.kind = CASE i.kind WHEN 'serial' THEN substr(i.value, strpos(i.value, '/') + 1) ELSE i.value END)
-                           FROM farrier.node_identities i WHERE i.node_id = n.id AND a.identities ? i.kind)
-                    OR n.maas_id IS NOT NULL AND (
-                       SELECT a.identities ->> 'serial' <> lower(o.detail -> 'hardware_info' ->> 'system_serial')
-                              OR a.identities ? 'uuid' AND lower(a.uuid) <> lower(o.detail ->> 'hardware_uuid')
-                         FROM farrier.node_observations o WHERE o.node_id = n.id))
-                  THEN farrier.other_machine(n.id, a.identities) END) END AS agent,
+                -- Few agents run on another machine. Where MAAS has no machine, and the BMC's values are written alike, nothing is compared.
+                'another', CASE WHEN n.maas_id IS NOT NULL OR lower(a.serial) <> lower(n.bmc ->> 'serial') OR lower(a.uuid) <> lower(n.bmc ->> 'uuid')
+                  THEN farrier.another_machine(n.id, a.identities, a.uuid) END) END AS agent,
            -- Nothing waited in an outage that ended before. An agent that has not reported yet may use a door.
-           CASE WHEN outages.of_controllers > waits.since THEN (
-             SELECT json_agg(o) FROM unnest(outages.every) o WHERE o.pulse = 'controllers' AND o.ended_at > waits.since)
-           ELSE '[]' END AS gaps,
-           CASE WHEN coalesce(a.by_door OR a.last_heartbeat_at IS NULL, true) AND outages.of_doors > waits.since THEN (
-             SELECT json_agg(o) FROM unnest(outages.every) o WHERE o.pulse <> 'controllers' AND o.ended_at > waits.since)
-           ELSE '[]' END AS unreachable,
+           CASE WHEN ended.of_controllers > waits.since THEN farrier.outages_since(waits.since, false) ELSE '[]' END AS gaps,
+           CASE WHEN coalesce(a.by_door OR a.last_heartbeat_at IS NULL, true) AND ended.of_doors > waits.since
+             THEN farrier.outages_since(waits.since, true) ELSE '[]' END AS unreachable,
            w.secrets_left, coalesce(w.expected, '{}') AS expected, w.workflow, coalesce(w.tasks, '[]') AS tasks,
            CASE WHEN (SELECT true FROM farrier.intents i WHERE i.node_id = n.id AND i.status = 'pending' LIMIT 1) THEN (
              SELECT coalesce(json_agg(i ORDER BY i.id), '[]') FROM (
@@ -73,7 +58,9 @@ SELECT n.id, farrier.now() AS now,
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) ELSE '[]' END AS intents
       FROM farrier.nodes n
-     CROSS JOIN outages
+     CROSS JOIN (
+           SELECT max(upper(o.times)) FILTER (WHERE o.pulse = 'controllers') AS of_controllers,
+                  max(upper(o.times)) FILTER (WHERE o.pulse <> 'controllers') AS of_doors FROM farrier.outages o) ended
       LEFT JOIN farrier.load_workflows(ARRAY(
            SELECT busy.id FROM farrier.nodes busy
             WHERE busy.id = ANY ($1::bigint[]) AND (busy.live_workflow_id IS NOT NULL OR busy.status <> ALL (ARRAY(

@@ -13,6 +13,7 @@ DECLARE
             THEN (SELECT a.last_heartbeat_at FROM node_agents a WHERE a.by_door AND a.last_heartbeat_at > last_beat LIMIT 1)
             ELSE (SELECT max(a.last_heartbeat_at) FROM node_agents a WHERE a.by_door) END END;
     ended timestamptz;
+    gap tstzmultirange := '{}';
 BEGIN
     IF NOT needs_pulse(pulse) THEN
         beat := now;
@@ -21,9 +22,12 @@ BEGIN
         beat := greatest(CASE WHEN beat > now THEN now ELSE beat END, last_beat);
         ended := CASE WHEN now - beat > lost_after THEN now ELSE beat END;
         IF ended - last_beat > lost_after THEN
-            INSERT INTO pulse_gaps (pulse, began_at, ended_at) VALUES (note_gap.pulse, last_beat, ended)
-                ON CONFLICT ON CONSTRAINT pulse_gaps_pkey DO UPDATE SET ended_at = excluded.ended_at;
+            gap := tstzmultirange(tstzrange(last_beat, ended));
         END IF;
     END IF;
-    UPDATE pulse p SET at = beat WHERE p.name = note_gap.pulse;
+    UPDATE pulse p
+       SET at = beat,
+           gaps = coalesce((SELECT range_agg(l.g) FROM (
+               SELECT g FROM unnest(p.gaps + gap) g WHERE upper(g) >= note_gap.now - interval '7 days' ORDER BY g DESC LIMIT 100) l), '{}')
+     WHERE p.name = note_gap.pulse;
 END $$;
