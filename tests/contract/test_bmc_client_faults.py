@@ -362,7 +362,7 @@ async def test_a_cancelled_call_is_observed_as_cancelled(bmc: FakeBmc) -> None:
         (BmcTrustConfig(fingerprint="zz"), "64 hexadecimal digits"),
     ],
 )
-async def test_an_unusable_tls_policy_is_refused_at_start(trust: BmcTrustConfig, says: str) -> None:
+async def test_an_unusable_tls_policy_is_refused_at_start(trust: BmcTrustConfig, says: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=says):
-        async with connect(Path("unused"), trust=trust):
+        async with connect(tmp_path / "unused", trust=trust):
             pass

@@ -7,10 +7,9 @@ CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
 DECLARE
     spec record;
     fault text;
-    api constants := read_constants();
-    asked integer := coalesce(NEW.api_version, api.api_min);
+    asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
 BEGIN
-    IF asked NOT BETWEEN api.api_min AND api.api_max THEN PERFORM refuse_version(asked); END IF;
+    IF NEW.api_version IS NOT NULL THEN PERFORM refuse_version(NEW.api_version); END IF;
     SELECT a.since, k.params INTO spec FROM actions a JOIN kind_actions k USING (action) WHERE k.kind = 'node' AND a.action = NEW.action;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
